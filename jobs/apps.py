@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class JobsConfig(AppConfig):
+    name = "jobs"
+
+    def ready(self) -> None:
+        from jobs.conf import engine_settings
+        from jobs.handlers import registry
+
+        registry.load(engine_settings().handler_modules)

@@ -1,0 +1,42 @@
+"""Attempt: one try at one trigger, by one worker, under one fence (DESIGN §5)."""
+
+from django.db import models
+
+from jobs.core.states import AttemptState
+from jobs.models.fields import choices, new_id
+from jobs.models.trigger import Trigger
+
+
+class Attempt(models.Model):
+    """Append-mostly. The table is partitioned by ``started_at`` (migration 0002), so retention drops partitions.
+
+    Django sees ``id`` as the key; in the database the key is ``(id, started_at)``, as partitioning demands.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    trigger = models.ForeignKey(
+        Trigger, on_delete=models.DO_NOTHING, related_name="attempts", db_constraint=False, db_index=False
+    )
+    job_id = models.UUIDField()
+    tenant_id = models.BigIntegerField()
+    number = models.PositiveIntegerField()
+    fence = models.PositiveIntegerField()
+    worker = models.CharField(max_length=200)
+    celery_task_id = models.CharField(max_length=64, blank=True)
+    state = models.CharField(max_length=16, choices=choices(AttemptState))
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True, blank=True)
+    duration = models.DurationField(null=True, blank=True)
+    error_code = models.CharField(max_length=64, blank=True)
+    error_class = models.CharField(max_length=200, blank=True)
+    error_message = models.CharField(max_length=2000, blank=True)
+    traceback = models.TextField(blank=True)
+    http_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    response_excerpt = models.TextField(blank=True)
+
+    class Meta:
+        managed = False
+        db_table = "jobs_attempt"
+
+    def __str__(self) -> str:
+        return f"attempt {self.number}: {self.state}"

@@ -1,0 +1,110 @@
+"""Job: what is to happen, when, and by which policies (DESIGN §5)."""
+
+from datetime import timedelta
+
+from django.db import models
+from django.db.models import Q
+
+from jobs.core.policies import Delivery, DstPolicy, MisfirePolicy, OverlapPolicy, Priority
+from jobs.core.schedule import ScheduleType
+from jobs.core.states import JobStatus
+from jobs.models.fields import choices, new_id, one_of, times_in_range
+from tenants.models import Tenant
+
+PRIORITIES = [(int(priority), priority.label) for priority in Priority]
+
+
+class Job(models.Model):
+    """A definition. Holds no counter that a firing would have to update.
+
+    ``next_fire_at`` is the next instant *not yet materialized*; null when the schedule has no more.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    name = models.CharField(max_length=200)
+    job_type = models.CharField(max_length=63)
+    payload = models.JSONField(default=dict, blank=True)
+
+    schedule_type = models.CharField(max_length=16, choices=choices(ScheduleType))
+    cron_expression = models.CharField(max_length=100, blank=True)
+    timezone = models.CharField(max_length=64, default="UTC")
+    interval = models.DurationField(null=True, blank=True)
+    run_at = models.DateTimeField(null=True, blank=True)
+    starts_at = models.DateTimeField(null=True, blank=True)
+    ends_at = models.DateTimeField(null=True, blank=True)
+    dst_policy = models.CharField(max_length=16, choices=choices(DstPolicy), default=DstPolicy.VIXIE)
+    jitter = models.DurationField(default=timedelta())
+
+    priority = models.SmallIntegerField(choices=PRIORITIES, default=int(Priority.MEDIUM))
+    timeout = models.DurationField()
+    delivery = models.CharField(max_length=16, choices=choices(Delivery), default=Delivery.AT_LEAST_ONCE)
+    retry_policy = models.JSONField(default=dict, blank=True)
+    overlap_policy = models.CharField(max_length=16, choices=choices(OverlapPolicy), default=OverlapPolicy.SKIP)
+    max_concurrent = models.PositiveIntegerField(default=1)
+    concurrency_key = models.CharField(max_length=200, blank=True)
+    misfire_policy = models.CharField(max_length=16, choices=choices(MisfirePolicy), default=MisfirePolicy.FIRE_ONCE)
+    misfire_grace = models.DurationField(default=timedelta(seconds=60))
+    catchup_window = models.DurationField(default=timedelta(seconds=3600))
+    max_catchup = models.PositiveIntegerField(default=100)
+
+    status = models.CharField(max_length=16, choices=choices(JobStatus), default=JobStatus.ACTIVE)
+    status_reason = models.CharField(max_length=500, blank=True)
+    version = models.PositiveIntegerField(default=1)
+    partition_key = models.PositiveSmallIntegerField(editable=False)
+    next_fire_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    updated_at = models.DateTimeField(editable=False)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        constraints = (
+            # A soft-deleted job frees its name.
+            models.UniqueConstraint(
+                fields=("tenant", "name"), condition=Q(deleted_at__isnull=True), name="job_name_unique_among_living"
+            ),
+            models.CheckConstraint(condition=one_of("status", JobStatus), name="job_status_known"),
+            models.CheckConstraint(condition=one_of("schedule_type", ScheduleType), name="job_schedule_type_known"),
+            models.CheckConstraint(condition=one_of("overlap_policy", OverlapPolicy), name="job_overlap_known"),
+            models.CheckConstraint(condition=one_of("misfire_policy", MisfirePolicy), name="job_misfire_known"),
+            models.CheckConstraint(condition=one_of("delivery", Delivery), name="job_delivery_known"),
+            models.CheckConstraint(condition=one_of("dst_policy", DstPolicy), name="job_dst_policy_known"),
+            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="job_priority_known"),
+            models.CheckConstraint(condition=Q(partition_key__lt=256), name="job_partition_below_256"),
+            models.CheckConstraint(condition=Q(timeout__gt=timedelta()), name="job_timeout_positive"),
+            models.CheckConstraint(condition=Q(max_concurrent__gte=1), name="job_max_concurrent_positive"),
+            models.CheckConstraint(
+                condition=(
+                    Q(schedule_type="cron") & ~Q(cron_expression="")
+                    | Q(schedule_type="interval", interval__gt=timedelta())
+                    | Q(schedule_type="once", run_at__isnull=False)
+                    | Q(schedule_type="immediate")
+                ),
+                name="job_schedule_complete",
+            ),
+            models.CheckConstraint(
+                condition=times_in_range(
+                    "run_at", "starts_at", "ends_at", "next_fire_at", "created_at", "updated_at", "deleted_at"
+                ),
+                name="job_times_between_2000_and_2100",
+            ),
+        )
+        indexes = (
+            # store/sql/jobs.sql: take_due — the jobs whose next instant enters the look-ahead window.
+            models.Index(
+                fields=("next_fire_at",),
+                condition=Q(status="active", next_fire_at__isnull=False),
+                name="job_next_fire",
+            ),
+            # store/sql/jobs.sql: complete — active jobs with nothing left to materialize.
+            models.Index(
+                fields=("id",),
+                condition=Q(status="active", next_fire_at__isnull=True),
+                name="job_exhausted",
+            ),
+            # GET /jobs and the admin's list by tenant: newest first, by cursor.
+            models.Index(fields=("tenant", "-id"), condition=Q(deleted_at__isnull=True), name="job_of_tenant"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,115 @@
+"""Trigger: one expected firing of a job, and the transactional outbox of its dispatch (DESIGN §3, §5)."""
+
+from django.db import models
+from django.db.models import Q
+
+from jobs.core import states
+from jobs.core.states import TriggerState
+from jobs.models.fields import choices, new_id, one_of, times_in_range
+from jobs.models.job import PRIORITIES, Job
+from tenants.models import Tenant
+
+DISPATCHABLE = Q(state__in=("pending", "retrying"), held=False)
+
+
+class Origin(models.TextChoices):
+    """How a trigger came to be. Only scheduled firings can be missed or skipped for overlap."""
+
+    SCHEDULE = "schedule"
+    RUN_NOW = "run_now"
+    BACKFILL = "backfill"
+
+
+class Trigger(models.Model):
+    """A row of the ledger. Written by ``jobs.store`` alone; read by anyone.
+
+    ``attempt_count`` counts every attempt ever made; the retry budget counts from ``budget_start``, which a replay
+    moves. ``held`` takes a trigger of a paused job out of the dispatcher's sight, so that it costs nothing there.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="triggers", db_index=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    job_type = models.CharField(max_length=63)
+    job_version = models.PositiveIntegerField()
+    origin = models.CharField(max_length=16, choices=Origin.choices, default=Origin.SCHEDULE)
+    scheduled_for = models.DateTimeField()
+    due_at = models.DateTimeField()
+    state = models.CharField(max_length=16, choices=choices(TriggerState), default=TriggerState.PENDING)
+    reason = models.CharField(max_length=32, blank=True)
+    held = models.BooleanField(default=False)
+    priority = models.SmallIntegerField(choices=PRIORITIES)
+    idempotency_key = models.CharField(max_length=120)
+    fence = models.PositiveIntegerField(default=0)
+    attempt_count = models.PositiveIntegerField(default=0)
+    budget_start = models.PositiveIntegerField(default=0)
+    crash_count = models.PositiveIntegerField(default=0)
+    replay_count = models.PositiveIntegerField(default=0)
+    worker = models.CharField(max_length=200, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    progress = models.JSONField(null=True, blank=True)
+    checkpoint = models.JSONField(null=True, blank=True)
+    result = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    queued_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            # DESIGN §2.2: no firing is doubled, whatever the leaders do. Also serves a job's history.
+            models.UniqueConstraint(fields=("job", "scheduled_for"), name="trigger_one_per_firing"),
+            models.CheckConstraint(condition=one_of("state", TriggerState), name="trigger_state_known"),
+            models.CheckConstraint(
+                condition=(
+                    Q(state="skipped", reason__in=states.SKIP_REASONS)
+                    | Q(state="dead", reason__in=states.DEAD_REASONS)
+                    | Q(state="cancelled", reason__in=states.CANCEL_REASONS)
+                    | Q(state__in=("pending", "queued", "running", "retrying", "succeeded"), reason="")
+                ),
+                name="trigger_reason_fits_state",
+            ),
+            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="trigger_priority_known"),
+            models.CheckConstraint(
+                condition=~Q(state="running") | Q(lease_expires_at__isnull=False), name="trigger_running_is_leased"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="queued") | Q(queued_at__isnull=False), name="trigger_queued_is_stamped"
+            ),
+            models.CheckConstraint(
+                condition=times_in_range(
+                    "scheduled_for", "due_at", "lease_expires_at", "queued_at", "started_at", "finished_at", "created_at"
+                ),
+                name="trigger_times_between_2000_and_2100",
+            ),
+        )
+        indexes = (
+            # store/sql/dispatch.sql: due_lanes, pick — a loose scan over (tenant, type, priority), oldest due first.
+            models.Index(
+                fields=("tenant", "job_type", "priority", "due_at"), condition=DISPATCHABLE, name="trigger_lane"
+            ),
+            # store/sql/dispatch.sql: next_due — how long the leader may sleep.
+            models.Index(fields=("due_at",), condition=DISPATCHABLE, name="trigger_due"),
+            # store/sql/dispatch.sql: pick — in-flight count per tenant and per job type.
+            models.Index(
+                fields=("tenant", "job_type", "state"),
+                condition=Q(state__in=("queued", "running")),
+                name="trigger_in_flight",
+            ),
+            # store/sql/dispatch.sql: pick (overlap); jobs.actions — everything unfinished of one job.
+            models.Index(
+                fields=("job", "state"),
+                condition=Q(state__in=("pending", "queued", "running", "retrying")),
+                name="trigger_unfinished_of_job",
+            ),
+            # store/sql/reap.sql: expired_leases.
+            models.Index(fields=("lease_expires_at",), condition=Q(state="running"), name="trigger_lease"),
+            # store/sql/reap.sql: reap_queued — messages that never arrived.
+            models.Index(fields=("queued_at",), condition=Q(state="queued"), name="trigger_queued"),
+            # GET /dead-letters and the admin's dead letters: newest first, by cursor.
+            models.Index(fields=("tenant", "-id"), condition=Q(state="dead"), name="trigger_dead"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.scheduled_for:%Y-%m-%d %H:%M:%S} {self.state}"

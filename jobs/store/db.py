@@ -1,0 +1,111 @@
+"""Named SQL: loads ``store/sql/*.sql`` and executes a query by its name.
+
+A file holds queries of one noun. Each begins with a header: ``-- name:``, then the purpose and, where it applies,
+``transition:``, ``locks:``, ``index:`` and ``returns:``. Tests hold the headers to ``core.states``.
+
+Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
+there is none. Connection trouble comes out as Django's ``OperationalError`` or ``InterfaceError``;
+``until_connected`` waits it out for statements that are safe to repeat.
+"""
+
+import random
+import re
+import time
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from jobs.telemetry import get_logger
+
+log = get_logger()
+T = TypeVar("T")
+DISCONNECTED = (OperationalError, InterfaceError)
+_DIRECTORY = Path(__file__).parent / "sql"
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_HEADER = re.compile(r"^-- (transition|locks|index|returns): (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Query:
+    """One named statement. ``headers`` holds its header lines by keyword, a list each."""
+
+    name: str
+    sql: str
+    headers: dict[str, list[str]] = field(default_factory=dict)
+
+    def __call__(self, **parameters: Any) -> list[Any]:
+        """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, parameters)
+            if cursor.description is None:
+                return []
+            row = _row_type(tuple(column[0] for column in cursor.description))
+            return [row(*values) for values in cursor.fetchall()]
+
+
+@cache
+def _row_type(columns: tuple[str, ...]) -> Callable[..., Any]:
+    return cast(Callable[..., Any], namedtuple("Row", columns))  # noqa: PYI024
+
+
+@cache
+def queries(noun: str) -> dict[str, Query]:
+    """Every query of ``sql/<noun>.sql`` by name."""
+    parts = _NAME.split((_DIRECTORY / f"{noun}.sql").read_text())[1:]
+    found = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        headers: dict[str, list[str]] = {}
+        for keyword, value in _HEADER.findall(text):
+            headers.setdefault(keyword, []).append(value.strip())
+        found[name] = Query(name, text.strip(), headers)
+    return found
+
+
+def all_queries() -> dict[str, Query]:
+    """Every query of the store as ``noun.name``."""
+    return {
+        f"{path.stem}.{name}": query
+        for path in sorted(_DIRECTORY.glob("*.sql"))
+        for name, query in queries(path.stem).items()
+    }
+
+
+def atomic() -> AbstractContextManager[Any]:
+    """A transaction on the store's connection; a savepoint inside one."""
+    return transaction.atomic()
+
+
+def disconnect() -> None:
+    """Drop this process's connection, so that the next statement makes a new one."""
+    connection.close()
+
+
+def until_connected(action: Callable[[], T], *, patience_seconds: float, what: str) -> T:
+    """Repeat ``action`` while the database cannot be reached, up to ``patience_seconds``; then raise.
+
+    For actions that may be repeated after an uncertain outcome: a CAS on ``(id, fence, state)``, a read. Waits
+    0.1 s to 2 s with jitter between tries, so that a restarted server is not stormed.
+    """
+    give_up = time.monotonic() + patience_seconds
+    delay = 0.1
+    while True:
+        try:
+            return action()
+        except DISCONNECTED as error:
+            if connection.in_atomic_block or time.monotonic() > give_up:
+                raise
+            log.warning("database away", what=what, error=str(error).strip().splitlines()[:1])
+            disconnect()
+            time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
+            delay = min(2.0, delay * 2)
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Transpose rows into ``width`` lists, one an array parameter of ``unnest``."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

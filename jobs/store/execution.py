@@ -1,0 +1,111 @@
+"""Claim, renew and finish: the worker's statements, each one CAS on ``(id, fence, state)`` for a whole batch.
+
+A worker that comes too late changes nothing: claim returns fewer rows, renew leaves ids out, finish keeps the late
+outcome as a ``stale`` attempt. All may be repeated after an uncertain outcome.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from jobs.core.states import AttemptState, TriggerState
+from jobs.models.fields import new_id
+from jobs.store import db
+
+_SQL = db.queries("execution")
+
+
+class Grip(NamedTuple):
+    """A trigger in a worker's hand, under one fence."""
+
+    id: UUID
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying."""
+
+    grip: Grip
+    attempt_id: UUID
+    attempt_started_at: datetime
+    state: TriggerState
+    attempt_state: AttemptState
+    reason: str = ""
+    delay: timedelta = timedelta()
+    result: object = None
+    error_code: str = ""
+    error_class: str = ""
+    error_message: str = ""
+    traceback: str = ""
+    http_status: int | None = None
+    response_excerpt: str = ""
+
+
+def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: timedelta) -> list[Any]:
+    """Make the batch ours. Returns one row an attempt; what may not run now is handed back, what is stale dropped.
+
+    One statement when all are claimed, a second one hands back the others.
+    """
+    rows = _SQL["claim"](
+        ids=[grip.id for grip in grips],
+        fences=[grip.fence for grip in grips],
+        attempt_ids=[new_id() for _ in grips],
+        worker=worker,
+        celery_task_id=celery_task_id,
+        lease=lease,
+    )
+    claimed = {row.id for row in rows}
+    left = [grip for grip in grips if grip.id not in claimed]
+    if left:
+        _SQL["hand_back"](ids=[grip.id for grip in left], fences=[grip.fence for grip in left])
+    return rows
+
+
+def renew(*, grips: Sequence[Grip], lease: timedelta) -> dict[UUID, bool]:
+    """Prolong the leases of ``grips``. Returns id -> cancel requested; an id left out is no longer ours."""
+    rows = _SQL["renew"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips], lease=lease)
+    return {row.id: row.cancel_requested for row in rows}
+
+
+def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = None) -> bool:
+    """Keep progress or a checkpoint of a running trigger. False: it is no longer ours."""
+    return bool(
+        _SQL["note_progress"](
+            id=grip.id, fence=grip.fence, progress=_json_or_null(progress), checkpoint=_json_or_null(checkpoint)
+        )
+    )
+
+
+def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
+    """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale."""
+    rows = _SQL["finish"](
+        ids=[f.grip.id for f in finishes],
+        fences=[f.grip.fence for f in finishes],
+        attempt_ids=[f.attempt_id for f in finishes],
+        attempt_started_ats=[f.attempt_started_at for f in finishes],
+        states=[f.state.value for f in finishes],
+        reasons=[f.reason for f in finishes],
+        delays=[f.delay for f in finishes],
+        results=[_json_or_null(f.result) for f in finishes],
+        attempt_states=[f.attempt_state.value for f in finishes],
+        error_codes=[f.error_code for f in finishes],
+        error_classes=[f.error_class for f in finishes],
+        error_messages=[f.error_message for f in finishes],
+        tracebacks=[f.traceback for f in finishes],
+        http_statuses=[f.http_status for f in finishes],
+        response_excerpts=[f.response_excerpt for f in finishes],
+    )
+    return {row.id: TriggerState(row.state) for row in rows}
+
+
+def pause_gone(job_ids: Sequence[UUID]) -> None:
+    """Pause jobs whose target answered 410 Gone (DESIGN §7)."""
+    _SQL["pause_gone"](job_ids=list(job_ids))
+
+
+def _json_or_null(value: object) -> str | None:
+    return None if value is None else json.dumps(value, allow_nan=False)

@@ -1,0 +1,89 @@
+"""History: partitions of the attempts, retention, and the record of Celery's own results."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.db import connection
+from psycopg import sql
+
+from jobs.store import db
+
+_SQL = db.queries("history")
+#: A partition spans one ISO week, Monday to Monday in UTC.
+SPAN = timedelta(days=7)
+
+
+def database_now() -> datetime:
+    """The database's clock, in UTC."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT carillon_clock()")
+        now: datetime = cursor.fetchone()[0]
+    return now.astimezone(UTC)
+
+
+def ensure_partitions(*, weeks_ahead: int = 4) -> list[str]:
+    """Create the partitions of this week and the next ``weeks_ahead``. Returns those created. May be repeated."""
+    existing = {row.name for row in _SQL["partitions"]()}
+    monday = database_now().replace(hour=0, minute=0, second=0, microsecond=0)
+    monday -= timedelta(days=monday.weekday())
+    created = []
+    for start in (monday + SPAN * week for week in range(weeks_ahead + 1)):
+        name = f"jobs_attempt_{start:%Y%m%d}"
+        if name not in existing:
+            _create_partition(name, start)
+            created.append(name)
+    return created
+
+
+def _create_partition(name: str, start: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF jobs_attempt FOR VALUES FROM ({}) TO ({})").format(
+                sql.Identifier(name), sql.Literal(start.isoformat()), sql.Literal((start + SPAN).isoformat())
+            )
+        )
+
+
+def drop_partitions(*, retention: timedelta) -> list[str]:
+    """Drop the attempts' partitions that ended longer ago than ``retention``. Returns their names."""
+    horizon = database_now() - retention
+    dropped = [row.name for row in _SQL["partitions"]() if row.upper_bound and row.upper_bound <= horizon]
+    with connection.cursor() as cursor:
+        for name in dropped:
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
+    return dropped
+
+
+def purge_triggers(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` ended triggers older than ``retention``. Returns how many."""
+    cutoff_ms = int((database_now() - retention).timestamp() * 1000)
+    before_id = UUID(int=cutoff_ms << 80)
+    return len(_SQL["purge_triggers"](before_id=before_id, retention=retention, limit=limit))
+
+
+def purge_results(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` Celery results older than ``retention``. Returns how many."""
+    return len(_SQL["purge_results"](retention=retention, limit=limit))
+
+
+def store_result(
+    *,
+    task_id: str,
+    task_name: str,
+    worker: str,
+    status: str,
+    result: object,
+    traceback: str | None,
+    task_args: str | None,
+) -> None:
+    """Keep what a Celery task returned, once; a stale duplicate never overwrites it."""
+    _SQL["store_result"](
+        task_id=task_id,
+        task_name=task_name,
+        worker=worker,
+        status=status,
+        result=json.dumps(result),
+        traceback=traceback,
+        task_args=task_args,
+    )

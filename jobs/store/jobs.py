@@ -1,0 +1,76 @@
+"""Jobs as the materializer sees them: take what is due, insert its firings, move on, complete."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from jobs.models.fields import new_id
+from jobs.store import db
+from jobs.store.leases import Reign
+
+_SQL = db.queries("jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5."""
+
+    job_id: UUID
+    tenant_id: int
+    job_type: str
+    job_version: int
+    priority: int
+    scheduled_for: datetime
+    due_at: datetime
+    origin: str = "schedule"
+    idempotency_key: str = ""
+
+    def key(self) -> str:
+        instant = self.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return self.idempotency_key or f"job:{self.job_id}:scheduled_for:{instant}"
+
+
+def take_due(*, reign: Reign, look_ahead: timedelta, limit: int) -> list[Any]:
+    """Lock up to ``limit`` jobs whose next instant lies within the look-ahead; call inside ``db.atomic()``."""
+    return _SQL["take_due"](**reign.proof(), look_ahead=look_ahead, limit=limit)
+
+
+def materialize(firings: Sequence[Firing]) -> list[UUID]:
+    """Insert triggers; a firing that has one already is left alone. Returns the new ids. May be repeated."""
+    if not firings:
+        return []
+    rows = _SQL["materialize"](
+        ids=[new_id() for _ in firings],
+        job_ids=[firing.job_id for firing in firings],
+        tenant_ids=[firing.tenant_id for firing in firings],
+        job_types=[firing.job_type for firing in firings],
+        job_versions=[firing.job_version for firing in firings],
+        origins=[firing.origin for firing in firings],
+        scheduled_fors=[firing.scheduled_for for firing in firings],
+        due_ats=[firing.due_at for firing in firings],
+        priorities=[firing.priority for firing in firings],
+        idempotency_keys=[firing.key() for firing in firings],
+    )
+    return [row.id for row in rows]
+
+
+def advance(next_fire_ats: dict[UUID, datetime | None]) -> None:
+    """Set each job's next instant (None: the schedule has no more), in the materializing transaction."""
+    if next_fire_ats:
+        _SQL["advance"](ids=list(next_fire_ats), next_fire_ats=list(next_fire_ats.values()))
+
+
+def pause_broken(*, job_id: UUID, reason: str) -> None:
+    """Pause a job whose schedule cannot be computed, with the reason."""
+    _SQL["pause_broken"](id=job_id, reason=reason)
+
+
+def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
+    """Complete finished one-time jobs among the next ``limit`` candidates by id.
+
+    Returns the last id looked at (None at the end of the walk) and how many were completed.
+    """
+    rows = _SQL["complete"](after=after, limit=limit)
+    return (rows[-1].id if len(rows) == limit else None), sum(row.completed for row in rows)

@@ -1,0 +1,55 @@
+"""What people do to triggers: cancel, replay, hold, withdraw. Called by ``jobs.actions`` inside its transaction."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from jobs.store import db
+
+_SQL = db.queries("lifecycle")
+
+
+def lock_tenant(tenant_id: int) -> None:
+    """Keep dispatch away from the tenant until the transaction ends."""
+    _SQL["lock_tenant"](tenant_id=tenant_id)
+
+
+def hand_back(*, job_id: UUID) -> int:
+    """Spend the fence of the job's queued triggers. Returns how many."""
+    return len(_SQL["hand_back_job"](job_id=job_id))
+
+
+def hold(*, job_id: UUID, held: bool) -> None:
+    """Hide the job's waiting triggers from dispatch, or show them again."""
+    _SQL["hold_job"](job_id=job_id, held=held)
+
+
+def skip_paused(*, job_id: UUID) -> int:
+    """Skip what fell due while the job was paused. Returns how many."""
+    return len(_SQL["skip_paused"](job_id=job_id))
+
+
+def withdraw_future(*, job_id: UUID) -> int:
+    """Remove firings that lie ahead and are no longer expected. Returns how many."""
+    return len(_SQL["withdraw_future"](job_id=job_id))
+
+
+def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None:
+    """Hand waiting triggers over to the job's new version."""
+    _SQL["restamp"](job_id=job_id, version=version, priority=priority, job_type=job_type)
+
+
+def cancel_job(*, job_id: UUID) -> int:
+    """Cancel the job's waiting triggers and ask its running ones to stop. Returns how many there were of both."""
+    return len(_SQL["cancel_job"](job_id=job_id)) + len(_SQL["ask_job_to_stop"](job_id=job_id))
+
+
+def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
+    """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
+    return bool(
+        _SQL["cancel"](id=trigger_id, tenant_id=tenant_id) or _SQL["ask_to_stop"](id=trigger_id, tenant_id=tenant_id)
+    )
+
+
+def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
+    """Send ended triggers through once more. Returns the ids that were replayed."""
+    return [row.id for row in _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id)]

@@ -1,0 +1,104 @@
+-- name: claim
+-- Take a batch of messages' triggers: those still queued under the message's fence, of a job that may run under the
+-- version they were dispatched for. The others stay untouched: whoever dispatched them again owns them now.
+-- transition: queued -> running
+-- locks: trigger rows
+-- index: primary key
+-- returns: everything a handler needs, one row an attempt
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id)
+), claimed AS (
+    UPDATE jobs_trigger t SET
+        state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
+        attempt_count = t.attempt_count + 1, started_at = coalesce(t.started_at, carillon_clock())
+    FROM wanted w, jobs_job j, tenants_tenant tenant
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND t.state = 'queued'
+      AND j.id = t.job_id AND j.version = t.job_version AND j.status IN ('active', 'completed')
+      AND j.deleted_at IS NULL AND tenant.id = t.tenant_id AND tenant.status = 'active'
+    RETURNING t.id, t.fence, w.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
+        t.crash_count, t.idempotency_key, t.checkpoint, carillon_clock() - t.started_at AS elapsed,
+        tenant.slug AS tenant, tenant.webhook_secret, j.name AS job_name, j.payload, j.timeout, j.retry_policy, j.delivery
+), attempt AS (
+    INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
+        error_code, error_class, error_message, traceback, response_excerpt)
+    SELECT attempt_id, id, job_id, tenant_id, attempt_count, fence, %(worker)s, %(celery_task_id)s, 'started',
+           carillon_clock(), '', '', '', '', ''
+    FROM claimed
+    RETURNING id, started_at AS attempt_started_at
+)
+SELECT claimed.*, attempt.attempt_started_at FROM claimed JOIN attempt ON attempt.id = claimed.attempt_id;
+
+-- name: hand_back
+-- Give back what is queued under the message's fence but may not run: its job was paused, cancelled or edited.
+-- The fence is spent, so the message is dead; dispatch decides anew.
+-- transition: queued -> pending
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger t SET state = 'pending', queued_at = NULL
+FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence)
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND t.state = 'queued'
+RETURNING t.id;
+
+-- name: renew
+-- Prolong the leases of everything in hand. What is not returned is no longer ours.
+-- transition: running -> running
+-- index: primary key
+-- returns: id, cancel_requested
+UPDATE jobs_trigger t SET lease_expires_at = carillon_clock() + %(lease)s
+FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = held.id AND t.fence = held.fence AND t.state = 'running'
+RETURNING t.id, t.cancel_requested;
+
+-- name: note_progress
+-- Keep a running trigger's progress, or its checkpoint, under our fence.
+-- index: primary key
+-- returns: id, or no row when the trigger is no longer ours
+UPDATE jobs_trigger SET progress = coalesce(%(progress)s::jsonb, progress),
+                        checkpoint = coalesce(%(checkpoint)s::jsonb, checkpoint)
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+RETURNING id;
+
+-- name: finish
+-- Write a group of outcomes. An outcome whose trigger has moved on changes nothing but its own attempt, which is kept
+-- as stale. A wish to cancel beats a wish to retry.
+-- transition: running -> succeeded
+-- transition: running -> retrying
+-- transition: running -> dead
+-- transition: running -> cancelled
+-- index: primary key
+-- returns: trigger id and state of those that were still ours
+WITH outcome AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[], %(attempt_started_ats)s::timestamptz[],
+        %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[], %(results)s::jsonb[],
+        %(attempt_states)s::text[], %(error_codes)s::text[], %(error_classes)s::text[], %(error_messages)s::text[],
+        %(tracebacks)s::text[], %(http_statuses)s::smallint[], %(response_excerpts)s::text[])
+        AS o(id, fence, attempt_id, attempt_started_at, state, reason, delay, result,
+             attempt_state, error_code, error_class, error_message, traceback, http_status, response_excerpt)
+), moved AS (
+    UPDATE jobs_trigger t SET
+        state = CASE WHEN o.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE o.state END,
+        reason = CASE WHEN o.state = 'retrying' AND t.cancel_requested THEN 'requested' ELSE o.reason END,
+        due_at = CASE WHEN o.state = 'retrying' THEN carillon_clock() + o.delay ELSE t.due_at END,
+        finished_at = CASE WHEN o.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
+        result = o.result, lease_expires_at = NULL
+    FROM outcome o
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = o.id AND t.fence = o.fence AND t.state = 'running'
+    RETURNING t.id, t.state
+), attempt AS (
+    UPDATE jobs_attempt a SET
+        state = CASE WHEN moved.id IS NULL THEN 'stale' ELSE o.attempt_state END,
+        finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
+        error_code = o.error_code, error_class = o.error_class, error_message = o.error_message,
+        traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt
+    FROM outcome o LEFT JOIN moved ON moved.id = o.id
+    WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at = ANY(%(attempt_started_ats)s::timestamptz[])
+      AND a.id = o.attempt_id AND a.started_at = o.attempt_started_at AND a.state IN ('started', 'lost')
+)
+SELECT id, state FROM moved;
+
+-- name: pause_gone
+-- The target says it is gone for good (HTTP 410): pause its jobs with the reason.
+-- index: primary key
+UPDATE jobs_job SET status = 'paused', status_reason = 'The target answered 410 Gone.', updated_at = carillon_clock()
+WHERE id = ANY(%(job_ids)s::uuid[]) AND status = 'active';

@@ -1,0 +1,66 @@
+-- name: take_due
+-- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes others.
+-- locks: job rows, SKIP LOCKED
+-- index: job_next_fire
+-- returns: what a schedule needs, and the window's end
+SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
+       starts_at, ends_at, dst_policy, jitter, created_at, next_fire_at,
+       carillon_now() + %(look_ahead)s AS window_end
+FROM jobs_job
+WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+ORDER BY next_fire_at
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: materialize
+-- Insert the firings as triggers; a firing that has its trigger already is left alone.
+-- transition: - -> pending
+-- returns: ids of the new triggers
+INSERT INTO jobs_trigger (
+    id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
+    idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested, created_at)
+SELECT f.id, f.job_id, f.tenant_id, f.job_type, f.job_version, f.origin, f.scheduled_for, f.due_at, 'pending', '', false,
+       f.priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock()
+FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_types)s::text[],
+            %(job_versions)s::int[], %(origins)s::text[], %(scheduled_fors)s::timestamptz[], %(due_ats)s::timestamptz[],
+            %(priorities)s::smallint[], %(idempotency_keys)s::text[])
+     AS f(id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, priority, idempotency_key)
+ON CONFLICT (job_id, scheduled_for) DO NOTHING
+RETURNING id;
+
+-- name: advance
+-- Move each job's next instant on, in the transaction that inserted the triggers before it.
+-- index: primary key
+UPDATE jobs_job j SET next_fire_at = n.next_fire_at
+FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fire_at)
+WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id
+RETURNING j.id;
+
+-- name: pause_broken
+-- A schedule that cannot be computed pauses its job with the reason; it never stops the batch.
+-- index: primary key
+UPDATE jobs_job SET status = 'paused', status_reason = left(%(reason)s, 500), updated_at = carillon_clock()
+WHERE id = %(id)s AND status = 'active';
+
+-- name: complete
+-- Jobs with nothing left to materialize and nothing unfinished are completed. Walks by id from %(after)s, so that
+-- a crowd of unfinished ones cannot hide the finished.
+-- locks: job rows, SKIP LOCKED
+-- index: job_exhausted, trigger_unfinished_of_job
+-- returns: id, and whether it was completed
+WITH candidate AS (
+    SELECT id FROM jobs_job
+    WHERE status = 'active' AND next_fire_at IS NULL AND id > %(after)s::uuid
+    ORDER BY id LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
+), done AS (
+    UPDATE jobs_job SET status = 'completed', updated_at = carillon_clock()
+    WHERE id = ANY(ARRAY(SELECT id FROM candidate))
+      AND NOT EXISTS (
+        SELECT 1 FROM jobs_trigger t
+        WHERE t.job_id = jobs_job.id AND t.state IN ('pending', 'queued', 'running', 'retrying'))
+    RETURNING id
+)
+SELECT candidate.id, done.id IS NOT NULL AS completed FROM candidate LEFT JOIN done USING (id) ORDER BY candidate.id;

@@ -1,0 +1,96 @@
+-- name: lock_tenant
+-- Keep dispatch away from this tenant until the transaction ends. Every action that changes whether a job may start
+-- takes this lock first, so that nothing starts after the action was acknowledged.
+-- locks: the tenant row
+-- returns: id
+SELECT id FROM tenants_tenant WHERE id = %(tenant_id)s FOR NO KEY UPDATE;
+
+-- name: hand_back_job
+-- Spend the fence of a job's queued triggers; their messages are dead from here on.
+-- transition: queued -> pending
+-- index: trigger_unfinished_of_job
+-- returns: id
+UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
+WHERE job_id = %(job_id)s AND state = 'queued'
+RETURNING id;
+
+-- name: hold_job
+-- Take a paused job's waiting triggers out of the dispatcher's sight, or (held = false) put them back.
+-- index: trigger_unfinished_of_job
+UPDATE jobs_trigger SET held = %(held)s
+WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(held)s;
+
+-- name: skip_paused
+-- Firings that fell due while the job was paused (DESIGN §9, resume).
+-- transition: pending -> skipped
+-- index: trigger_unfinished_of_job
+-- returns: id
+UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false
+WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND replay_count = 0
+  AND scheduled_for <= carillon_now()
+RETURNING id;
+
+-- name: withdraw_future
+-- An edit removes firings of the old version that lie ahead: they are no longer expected.
+-- index: trigger_unfinished_of_job
+-- returns: id
+DELETE FROM jobs_trigger
+WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
+  AND scheduled_for > carillon_now()
+RETURNING id;
+
+-- name: restamp
+-- An edit hands what is due already over to the new version.
+-- index: trigger_unfinished_of_job
+UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
+WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying');
+
+-- name: cancel_job
+-- Cancel a job's waiting triggers.
+-- transition: pending, retrying, queued -> cancelled
+-- index: trigger_unfinished_of_job
+-- returns: id
+UPDATE jobs_trigger SET state = 'cancelled', reason = 'job_cancelled', finished_at = carillon_clock(), held = false
+WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued')
+RETURNING id;
+
+-- name: ask_job_to_stop
+-- Ask a job's running triggers to stop; their workers learn it with the next renewal.
+-- index: trigger_unfinished_of_job
+-- returns: id
+UPDATE jobs_trigger SET cancel_requested = true
+WHERE job_id = %(job_id)s AND state = 'running'
+RETURNING id;
+
+-- name: cancel
+-- Cancel one waiting trigger.
+-- transition: pending, retrying, queued -> cancelled
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger SET state = 'cancelled', reason = 'requested', finished_at = carillon_clock(), held = false
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued')
+RETURNING id;
+
+-- name: ask_to_stop
+-- Ask one running trigger to stop.
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger SET cancel_requested = true
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
+RETURNING id;
+
+-- name: replay
+-- Send ended triggers through once more: fresh retry budget, same idempotency key. Triggers of a job that was
+-- cancelled or deleted stay as they are.
+-- transition: dead, succeeded, skipped, cancelled -> pending
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger t SET
+    state = 'pending', reason = '', due_at = carillon_clock(), held = false, budget_start = t.attempt_count,
+    crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false, worker = '', progress = NULL,
+    result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL, job_version = j.version
+FROM jobs_job j
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s
+  AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled')
+  AND j.id = t.job_id AND j.deleted_at IS NULL AND j.status <> 'cancelled'
+RETURNING t.id;

@@ -1,0 +1,61 @@
+-- name: expired_leases
+-- Running triggers whose worker let its lease expire: it died, froze, or lost the database.
+-- index: trigger_lease
+-- returns: what the retry decision needs
+SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
+       carillon_clock() - t.started_at AS elapsed, j.retry_policy, j.delivery
+FROM jobs_trigger t JOIN jobs_job j ON j.id = t.job_id
+WHERE t.state = 'running' AND t.lease_expires_at < carillon_now()
+ORDER BY t.lease_expires_at
+LIMIT %(limit)s;
+
+-- name: reap_running
+-- Take expired triggers from their worker by spending the fence: its late result is stale from here on.
+-- transition: running -> retrying
+-- transition: running -> dead
+-- transition: running -> cancelled
+-- index: primary key
+-- returns: id, state, reason
+WITH verdict AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[],
+                         %(delays)s::interval[]) AS v(id, fence, state, reason, delay)
+), reaped AS (
+    UPDATE jobs_trigger t SET
+        state = v.state, reason = v.reason, fence = t.fence + 1, crash_count = t.crash_count + 1,
+        due_at = CASE WHEN v.state = 'retrying' THEN carillon_clock() + v.delay ELSE t.due_at END,
+        finished_at = CASE WHEN v.state = 'retrying' THEN NULL ELSE carillon_clock() END, lease_expires_at = NULL
+    FROM verdict v
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
+      AND t.lease_expires_at < carillon_clock()
+      AND (%(term)s::bigint IS NULL OR EXISTS (
+           SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+    RETURNING t.id, v.fence, t.state, t.reason
+), attempt AS (
+    UPDATE jobs_attempt a SET
+        state = 'lost', finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
+        error_code = 'lease_expired', error_message = 'The worker died, froze or lost the database: its lease expired.'
+    FROM reaped r
+    WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = r.id AND a.fence = r.fence AND a.state = 'started'
+)
+SELECT id, state, reason FROM reaped;
+
+-- name: reap_queued
+-- Queued triggers nobody claimed by their deadline: the message was lost, or never sent. The deadline doubles with
+-- each dispatch that went unclaimed (fence - attempt_count of them), so that a queue that is merely slow is not
+-- flooded with copies.
+-- transition: queued -> pending
+-- index: trigger_queued
+-- returns: id, job_type
+UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
+WHERE id = ANY(ARRAY(
+        SELECT id FROM jobs_trigger
+        WHERE state = 'queued' AND queued_at < carillon_now() - %(deadline)s
+          AND queued_at < carillon_now()
+              - %(deadline)s * power(2, least(greatest(fence - attempt_count - 1, 0), 6))
+        ORDER BY queued_at
+        LIMIT %(limit)s
+        FOR NO KEY UPDATE SKIP LOCKED))
+  AND state = 'queued'
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+RETURNING id, job_type;

@@ -1,0 +1,26 @@
+"""The Celery application: one queue and one registered task per job type, both named ``jobs.<type>``."""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+from kombu import Queue
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
+
+app = Celery("carillon")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+@setup_logging.connect
+def _keep_our_logging(**_: Any) -> None:
+    """Django's settings configured logging already; a receiver here keeps Celery from replacing it."""
+
+
+@app.on_after_finalize.connect
+def _register_job_types(sender: Celery, **_: Any) -> None:
+    from jobs.tasks import register
+
+    names = register(sender)
+    sender.conf.task_queues = [Queue(name, exchange="", routing_key=name) for name in names]

@@ -1,0 +1,149 @@
+"""The process environment, read and checked once at start (12-factor).
+
+Every bad setting is collected before anything is refused, so that one start shows one complete list. Without
+``DATABASE_URL`` (or ``REDIS_URL``) the *embedded mode* supplies it: a URL that depends on the data directory alone, so
+that any command finds the servers ``manage.py up`` started there. Nothing here connects to anything.
+"""
+
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import ProgrammingError
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from jobs.conf import EngineSettings, Names
+from scheduler_project.embedded import paths
+
+S = TypeVar("S", bound=BaseSettings)
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+BROKER_SCHEMES = ("redis", "rediss", "unix", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp", "memory")
+
+
+class Platform(BaseSettings):
+    """Where the servers are and who may talk to us; the engine's own knobs are ``jobs.conf.EngineSettings``."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    data_dir: Path = Field(default=Path(".carillon"), validation_alias="CARILLON_DATA_DIR")
+    database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
+    redis_url: str | None = Field(default=None, validation_alias="REDIS_URL")
+    broker_url: str | None = Field(default=None, validation_alias="BROKER_URL")
+    secret_key: str | None = Field(default=None, validation_alias="SECRET_KEY", min_length=32)
+    allowed_hosts: Names = Field(default=(), validation_alias="ALLOWED_HOSTS")
+    csrf_trusted_origins: Names = Field(default=(), validation_alias="CSRF_TRUSTED_ORIGINS")
+    debug: bool = Field(default=False, validation_alias="DEBUG")
+    https: bool = Field(
+        default=False,
+        validation_alias="CARILLON_HTTPS",
+        description="Served over TLS: secure cookies, HSTS, redirect of plain HTTP.",
+    )
+    flower_url: str = Field(default="http://127.0.0.1:5555", validation_alias="CARILLON_FLOWER_URL")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().resolve()
+
+    @field_validator("database_url")
+    @classmethod
+    def _a_postgres_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if urlsplit(value).scheme not in ("postgres", "postgresql"):
+            raise ValueError("must look like postgresql://user:password@host:5432/name")
+        try:
+            conninfo_to_dict(value)
+        except ProgrammingError as error:
+            raise ValueError(f"must look like postgresql://user:password@host:5432/name ({error})") from None
+        return value
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _a_broker_url(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in BROKER_SCHEMES:
+            raise ValueError("must look like redis://host:6379/0 or amqp://user:password@host:5672//")
+        return value
+
+    @property
+    def embedded_database(self) -> bool:
+        return self.database_url is None
+
+    @property
+    def embedded_redis(self) -> bool:
+        return self.redis_url is None
+
+    def database(self) -> dict[str, Any]:
+        """Django's ``DATABASES["default"]``, every wait bounded (a hung server must not hang us for ever)."""
+        url = self.database_url or paths.embedded_database_url(self.data_dir)
+        options: dict[str, Any] = dict(conninfo_to_dict(url))
+        known = {key: str(options.pop(key, None) or "") for key in ("dbname", "user", "password", "host", "port")}
+        bounded = {
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+            "application_name": "carillon",
+            "options": "-c statement_timeout=30s -c idle_in_transaction_session_timeout=60s -c lock_timeout=10s",
+        }
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": known["dbname"] or "postgres",
+            "USER": known["user"],
+            "PASSWORD": known["password"],
+            "HOST": known["host"],
+            "PORT": known["port"],
+            "CONN_MAX_AGE": 600,
+            "CONN_HEALTH_CHECKS": True,
+            "OPTIONS": bounded | options,
+        }
+
+    def broker(self) -> str:
+        """The broker's URL as kombu spells it (``unix://`` becomes ``redis+socket://``)."""
+        url = self.broker_url or self.redis_url or paths.embedded_redis_url(self.data_dir)
+        scheme, _, rest = url.partition("://")
+        return f"redis+socket://{rest.replace('?db=', '?virtual_host=')}" if scheme == "unix" else url
+
+    def key(self) -> str:
+        """The secret key: given, or (embedded mode only) made once and kept in the data directory."""
+        return self.secret_key or paths.secret_key(self.data_dir)
+
+    def hosts(self) -> list[str]:
+        return list(self.allowed_hosts or LOOPBACK_HOSTS)
+
+
+def load() -> tuple[Platform, EngineSettings]:
+    """Read and check the whole environment.
+
+    Raises ``ImproperlyConfigured`` that lists every bad setting with what would be right.
+    """
+    problems: list[str] = []
+    platform = _checked(Platform, problems)
+    engine = _checked(EngineSettings, problems)
+    if isinstance(platform, Platform) and not platform.embedded_database:
+        if platform.secret_key is None:
+            problems.append("SECRET_KEY: is required with DATABASE_URL; 50 random characters would do")
+        if not platform.allowed_hosts:
+            problems.append("ALLOWED_HOSTS: is required with DATABASE_URL; e.g. carillon.example.org")
+    if problems:
+        raise ImproperlyConfigured("Bad settings, none was applied:\n  " + "\n  ".join(problems))
+    return cast(Platform, platform), cast(EngineSettings, engine)
+
+
+def _checked(kind: type[S], problems: list[str]) -> S | None:
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = kind.model_config.get("env_prefix", "")
+        for item in error.errors():
+            where = item["loc"][0] if item["loc"] else ""
+            name = str(where) if str(where).isupper() else f"{prefix}{where}".upper()
+            message = item["msg"].removeprefix("Value error, ")
+            # Keys and URLs carry secrets: they are never echoed.
+            given = "" if name.endswith(("_KEY", "_KEYS", "_URL")) else f" (got {item['input']!r})"
+            problems.append(f"{name}: {message}{given}" if where else message)
+        return None
