@@ -1,0 +1,35 @@
+"""``webhook``: deliver one signed HTTP request (DESIGN §10, Standard Webhooks 1.0.0).
+
+Keeps true: bounded bytes and time, no redirects, no private addresses (``jobs.handlers.egress``), the same
+``webhook-id`` on every retry. ``payload`` says what a job may ask for, ``request`` what is sent, ``response``
+what the answer means.
+"""
+
+from datetime import UTC, datetime
+
+from jobs.handlers import egress
+from jobs.handlers.builtin.webhook.payload import WebhookPayload
+from jobs.handlers.context import Context
+from jobs.handlers.outcome import Response
+from jobs.handlers.registry import job_type
+
+
+@job_type("webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload)
+async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
+    """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
+    # Imported here: these need aiohttp, which processes that only read the registry should not pay for.
+    from jobs.handlers.builtin.webhook.request import body_text, request_headers
+    from jobs.handlers.builtin.webhook.response import judge, read_bounded, translated_errors
+
+    connection = egress.current.get()
+    text = body_text(payload)
+    with translated_errors():
+        async with connection.session.request(
+            payload.method,
+            payload.url,
+            data=None if text is None else text.encode(),
+            headers=request_headers(ctx, payload, text=text, now=datetime.now(UTC)),
+            allow_redirects=False,
+        ) as answer:
+            body = await read_bounded(answer, max_bytes=connection.rules.max_response_bytes)
+    return judge(answer.status, answer.headers, body)

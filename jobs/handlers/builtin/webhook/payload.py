@@ -1,0 +1,62 @@
+"""The payload of a webhook job: what a caller may ask to be sent."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from yarl import URL
+
+from jobs.handlers.builtin.payload import BuiltInPayload
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
+_PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
+#: Headers that frame the message or speak for Carillon, in lower case.
+_DENIED = {
+    "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
+    "expect", "idempotency-key", "x-fence-token", "x-execution-id",
+}  # fmt: skip
+_DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
+
+
+def _check_url(text: str) -> str:
+    """The URL as given, once the parser that will send it (yarl) finds nothing odd in it."""
+    if re.search(r"[\s\\\x00-\x1f\x7f]", text):
+        raise ValueError("A URL holds no spaces, control characters or backslashes; percent-encode them.")
+    try:
+        url = URL(text)
+    except ValueError as error:
+        raise ValueError(f"This is no URL: {error}") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(
+            "Give an absolute URL such as https://example.com/hook; only http and https are sent."
+        )
+    if "@" in text.split("://", 1)[1].split("/", 1)[0].split("?", 1)[0].split("#", 1)[0]:
+        raise ValueError("A user name or password in the URL is not sent; use an Authorization header.")
+    if url.port == 0:
+        raise ValueError("The port must be from 1 to 65535.")
+    return text
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    seen: set[str] = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is no header name; use letters, digits and - (RFC 9110 token).")
+        if lower in _DENIED or lower.startswith(_DENIED_PREFIXES):
+            raise ValueError(f"{name} is set by Carillon or by the connection itself; leave it out.")
+        if lower in seen:
+            raise ValueError(f"{name} is given twice; header names do not differ by case.")
+        if not _PRINTABLE.fullmatch(value):
+            raise ValueError(f"The value of {name} must be printable ASCII of at most 4096 characters.")
+        seen.add(lower)
+    return headers
+
+
+class WebhookPayload(BuiltInPayload):
+    """One HTTP request. ``body`` is sent as JSON; left out, the request has none."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_check_url)]
+    method: Literal["POST", "GET", "PUT", "PATCH", "DELETE"] = "POST"
+    headers: Annotated[dict[str, str], Field(max_length=32), AfterValidator(_check_headers)] = {}
+    body: Any = None

@@ -1,0 +1,66 @@
+"""What a webhook sends: its body, the headers of DESIGN §10 and the Standard Webhooks signature."""
+
+import json
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from multidict import CIMultiDict
+from standardwebhooks import Webhook
+
+from jobs.handlers.builtin.webhook.payload import WebhookPayload
+from jobs.handlers.context import Context
+
+
+def body_text(payload: WebhookPayload) -> str | None:
+    """The request's body as compact JSON; None when the payload names no body (``null`` is a body)."""
+    if "body" not in payload.model_fields_set:
+        return None
+    return json.dumps(payload.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def request_headers(
+    ctx: Context, payload: WebhookPayload, *, text: str | None, now: datetime
+) -> CIMultiDict[str]:
+    """Every header of the request. The payload's may replace only ``User-Agent``, ``Content-Type`` and
+    ``Accept…``.
+    """
+    headers = CIMultiDict({"User-Agent": user_agent(), "Content-Type": "application/json"})
+    headers.update(payload.headers)
+    headers.update(
+        {
+            "Idempotency-Key": ctx.idempotency_key,
+            "X-Carillon-Job": str(ctx.job_id),
+            "X-Carillon-Trigger": str(ctx.trigger_id),
+            "X-Carillon-Attempt": str(ctx.attempt_number),
+            "X-Carillon-Scheduled-For": ctx.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "X-Fence-Token": str(ctx.fence),
+            "X-Execution-Id": str(ctx.attempt_id),
+        }
+    )
+    message_id = f"trg_{ctx.trigger_id}"
+    headers.update(signature_headers(ctx.signing_secret, message_id=message_id, text=text or "", now=now))
+    return headers
+
+
+def signature_headers(secrets: str, *, message_id: str, text: str, now: datetime) -> dict[str, str]:
+    """The three headers of Standard Webhooks 1.0.0; no signature when ``secrets`` is empty.
+
+    One signature for each of the space-separated ``secrets``, so that a receiver can rotate. ``now`` is any
+    aware datetime: the library would sign a non-UTC one wrongly, so it is converted here.
+    """
+    now = now.astimezone(UTC)
+    headers = {"webhook-id": message_id, "webhook-timestamp": str(int(now.timestamp()))}
+    signatures = [Webhook(secret).sign(message_id, now, text) for secret in secrets.split()]
+    if signatures:
+        headers["webhook-signature"] = " ".join(signatures)
+    return headers
+
+
+@cache
+def user_agent() -> str:
+    """``Carillon/<version>``."""
+    try:
+        return f"Carillon/{version('carillon')}"
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "Carillon/source"

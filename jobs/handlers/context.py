@@ -1,0 +1,86 @@
+"""``Context``: what a handler is told about the attempt it serves, and the ways it can speak back.
+
+Keeps true: a handler cannot reach the store. It reports progress and checkpoints through callbacks that the
+engine gave, and learns of a cancel from an event that the engine sets. What it reports is checked here, so a
+bad value fails the handler that gave it and nothing else. Cancellation is cooperative for synchronous
+handlers: one that never asks runs until its timeout.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from jobs.core.errors import InvalidInput
+from jobs.core.json_rules import check_json
+from jobs.handlers.outcome import Cancelled
+
+MAX_CHECKPOINT_BYTES = 65_536
+MAX_STAGE_LENGTH = 200
+
+
+def _unheard(*_: object) -> None:
+    """Progress or a checkpoint that nobody asked to hear of (tests, benchmarks)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One attempt, as its handler sees it.
+
+    ``idempotency_key`` is the same for every attempt at one firing and for its replays; ``fence`` grows with
+    every dispatch, so a remote side can refuse a late writer. ``deadline`` is wall-clock information;
+    ``timeout`` (None: the job type's) is what is enforced. ``signing_secret`` holds the tenant's webhook
+    secrets, ``whsec_…``, separated by a space while one replaces another.
+    """
+
+    tenant: str
+    job_id: UUID
+    job_name: str
+    trigger_id: UUID
+    attempt_id: UUID
+    scheduled_for: datetime
+    attempt_number: int
+    idempotency_key: str
+    fence: int
+    deadline: datetime
+    timeout: timedelta | None = None
+    resume_from: dict[str, Any] | None = None
+    signing_secret: str = field(default="", repr=False)
+    cancel_event: threading.Event = field(default_factory=threading.Event, repr=False)
+    on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
+    on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
+
+    def cancelled(self) -> bool:
+        """True once this trigger was cancelled or taken over: stop soon, and start nothing new."""
+        return self.cancel_event.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        """End the attempt as ``cancelled`` if so asked; call it between steps."""
+        if self.cancel_event.is_set():
+            raise Cancelled
+
+    def progress(self, fraction: float, stage: str = "") -> None:
+        """Report that ``fraction`` (0 to 1) of the work is done, in a stage named in at most 200 characters.
+
+        Raises ``InvalidInput``. Cheap: the engine stores the latest report with the next lease renewal.
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+            raise InvalidInput(
+                {"progress": f"{fraction!r} is no share of the work; give a number from 0 to 1."}
+            )
+        if not isinstance(stage, str) or len(stage) > MAX_STAGE_LENGTH:
+            raise InvalidInput({"stage": f"A stage is a text of at most {MAX_STAGE_LENGTH} characters."})
+        check_json(stage, field="stage", max_bytes=4 * MAX_STAGE_LENGTH + 2)
+        self.on_progress(float(fraction), stage)
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        """Keep ``state`` (JSON, at most 64 KiB) so that the next attempt finds it in ``resume_from``.
+
+        Raises ``InvalidInput``. The last checkpoint wins; it is kept until the trigger succeeds.
+        """
+        if not isinstance(state, dict):
+            raise InvalidInput({"checkpoint": "A checkpoint is a JSON object; put the value under a name."})
+        check_json(state, field="checkpoint", max_bytes=MAX_CHECKPOINT_BYTES)
+        self.on_checkpoint(state)

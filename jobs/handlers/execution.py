@@ -1,0 +1,120 @@
+"""Running one synchronous handler: whatever it does, an ``Outcome`` comes back.
+
+Keeps true: a handler that raises, exits, hangs or returns nonsense costs its own trigger only. In the main
+thread of a process (Celery's prefork children) a timer interrupts Python code that overstays its timeout.
+What no timer can stop is left to the lease: code stuck inside a C call, and any handler run outside the main
+thread, where signals are not delivered. There the engine's lease keeper stops renewing at the deadline and
+the trigger is reaped.
+"""
+
+import signal
+import threading
+import time
+from datetime import timedelta
+from types import FrameType
+from typing import Any
+
+from jobs.core.errors import InvalidInput
+from jobs.handlers import outcome
+from jobs.handlers.context import Context
+from jobs.handlers.outcome import Outcome
+from jobs.handlers.registry import JobType
+
+#: How long a handler may take to unwind after its timeout before it is interrupted again (or, when it is
+#: asynchronous, abandoned).
+GRACE_SECONDS = 5.0
+
+#: ``SystemExit`` raised by these belongs to a worker that is being stopped, not to the handler it
+#: interrupted.
+_STOPPERS = ("billiard", "celery")
+
+
+def run_sync(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcome:
+    """Run ``job_type``'s synchronous handler once on ``payload`` and say how it ended.
+
+    Raises only ``KeyboardInterrupt`` and the ``SystemExit`` of a worker that is being stopped.
+    ``Context.timeout`` (else the type's) is enforced in the main thread; see the module's docstring for the
+    rest.
+    """
+    try:
+        argument = job_type.parse(payload)
+    except InvalidInput as problem:
+        return outcome.invalid_payload(problem)
+    if threading.current_thread() is not threading.main_thread():
+        return _call(job_type, ctx, argument)
+    with _Alarm(ctx.timeout or job_type.timeout) as alarm:
+        return _call(job_type, ctx, argument, alarm)
+
+
+class _TimedOut(BaseException):
+    """Raised in the handler by the timer. No ``Exception``: a broad ``except`` must not swallow it."""
+
+
+class _Alarm:
+    """The interval timer around one call; puts back whatever handler and timer it found."""
+
+    __slots__ = ("_armed", "_outer", "_previous", "_started_at", "limit", "rang")
+
+    def __init__(self, limit: timedelta) -> None:
+        self.limit = limit
+        self.rang = False
+
+    def __enter__(self) -> "_Alarm":
+        self._armed = True
+        self._previous = signal.signal(signal.SIGALRM, self._ring)
+        self._started_at = time.monotonic()
+        self._outer = signal.setitimer(signal.ITIMER_REAL, self.limit.total_seconds(), GRACE_SECONDS)
+        return self
+
+    def disarm(self) -> None:
+        """From here on a late ring is ignored: it must not strike our own code."""
+        self._armed = False
+
+    def __exit__(self, *_: object) -> None:
+        self._armed = False
+        remaining, interval = self._outer
+        if remaining:
+            remaining = max(1e-3, remaining - (time.monotonic() - self._started_at))
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
+        signal.signal(signal.SIGALRM, self._previous or signal.SIG_DFL)
+
+    def _ring(self, signum: int, frame: FrameType | None) -> None:
+        if self._armed:
+            self.rang = True
+            raise _TimedOut
+
+
+def _call(job_type: JobType, ctx: Context, argument: Any, alarm: _Alarm | None = None) -> Outcome:
+    error: BaseException | None = None
+    value: object = None
+    try:
+        try:
+            value = job_type.handler(ctx, argument)
+        finally:
+            if alarm:
+                alarm.disarm()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:
+        if _stops_the_worker(raised):
+            raise
+        error = raised
+    if alarm and alarm.rang:
+        return _overstayed(ctx, alarm.limit, error)
+    return outcome.outcome_of_exception(error) if error else outcome.outcome_of_return(value)
+
+
+def _overstayed(ctx: Context, limit: timedelta, error: BaseException | None) -> Outcome:
+    """A handler past its timeout; when it was also asked to stop, its end is the cancel's (DESIGN §4)."""
+    if ctx.cancelled():
+        return outcome.cancelled(message="The handler ignored the cancel and was stopped at its timeout.")
+    return outcome.timed_out(limit=limit, error=error)
+
+
+def _stops_the_worker(error: BaseException) -> bool:
+    if not isinstance(error, SystemExit):
+        return False
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return bool(trace) and trace.tb_frame.f_globals.get("__name__", "").startswith(_STOPPERS)

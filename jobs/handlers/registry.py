@@ -1,0 +1,175 @@
+"""The registry of job types: which handler a job's ``job_type`` names, and what its payload must look like.
+
+Filled at import time by the decorator ``job_type``; ``load`` imports the built-in types and a team's own
+modules, once, at the start of every process. Keeps true: a name means one handler, and a payload that
+``validate_payload`` accepted is the payload the handler's model accepts. A module that cannot be imported
+stops the process at its start, by name.
+"""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import pydantic
+
+from jobs.core.errors import CarillonError, InvalidInput
+
+NAME = re.compile(r"[a-z][a-z0-9_.]{0,62}")
+BUILT_IN = tuple(f"jobs.handlers.builtin.{name}" for name in ("webhook", "celery_task", "message", "noop"))
+
+Handler = Callable[..., Any]
+
+
+class RegistrationError(CarillonError):
+    """A job type declared wrongly, or a handler module that cannot be imported."""
+
+
+class UnknownJobType(InvalidInput):
+    """A job names a type that no loaded module registers."""
+
+    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(str(name), names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(
+            {"job_type": f"There is no job type {name!r:.80}.{hint} Known: {', '.join(names) or 'none'}."}
+        )
+
+
+@dataclass(frozen=True)
+class JobType:
+    """A registered handler and how it is run: see ``job_type``."""
+
+    name: str
+    handler: Handler
+    payload: type[pydantic.BaseModel] | None
+    timeout: timedelta
+    batch_size: int
+    max_in_flight: int | None
+    description: str
+    is_async: bool
+
+    @property
+    def queue(self) -> str:
+        """Name of its Celery queue, and of its Celery task."""
+        return f"jobs.{self.name}"
+
+    def parse(self, payload: dict[str, Any]) -> Any:
+        """What the handler receives: an instance of its model, or the dict itself where it declared none.
+
+        Raises ``InvalidInput`` with paths such as ``payload.url``.
+        """
+        if self.payload is None:
+            return payload
+        try:
+            return self.payload.model_validate(payload)
+        except pydantic.ValidationError as error:
+            raise _in_our_words(error, self.payload) from None
+
+
+_types: dict[str, JobType] = {}
+
+
+def job_type(
+    name: str,
+    *,
+    timeout_seconds: float = 60,
+    batch_size: int = 1,
+    payload: type[pydantic.BaseModel] | None = None,
+    max_in_flight: int | None = None,
+) -> Callable[[Handler], Handler]:
+    """Register the decorated function, plain or ``async``, as the handler of jobs whose ``job_type`` is
+    ``name``.
+
+    ``timeout_seconds`` bounds one attempt (a job may set its own). ``batch_size`` triggers may travel in one
+    message: raise it for handlers of a few milliseconds. ``max_in_flight`` bounds how many run at once over
+    all workers. ``payload`` is a pydantic model that a job's payload must fit, checked when the job is
+    created; without one the handler receives the plain dict. The first paragraph of the docstring becomes the
+    type's description. Raises ``RegistrationError``.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RegistrationError(
+            f"{name!r} is no name for a job type; use 1 to 63 lower-case letters, digits, '_' and '.', "
+            "beginning with a letter."
+        )
+    if timeout_seconds <= 0 or batch_size < 1 or (max_in_flight is not None and max_in_flight < 1):
+        raise RegistrationError(
+            f"Job type {name!r}: timeout_seconds must be above 0, batch_size and max_in_flight at least 1."
+        )
+
+    def register(handler: Handler) -> Handler:
+        known = _types.get(name)
+        if known is not None and _origin(known.handler) != _origin(handler):
+            raise RegistrationError(
+                f"Job type {name!r} is registered twice, by {_origin(known.handler)} and by "
+                f"{_origin(handler)}; rename one."
+            )
+        _types[name] = JobType(
+            name=name,
+            handler=handler,
+            payload=payload,
+            timeout=timedelta(seconds=timeout_seconds),
+            batch_size=batch_size,
+            max_in_flight=max_in_flight,
+            description=" ".join((inspect.getdoc(handler) or "").split("\n\n")[0].split()),
+            is_async=inspect.iscoroutinefunction(handler),
+        )
+        return handler
+
+    return register
+
+
+def get(name: str) -> JobType:
+    """The job type of that name. Raises ``UnknownJobType``, naming the known ones and the closest."""
+    try:
+        return _types[name]
+    except (KeyError, TypeError):
+        raise UnknownJobType(name, known=_types) from None
+
+
+def all_types() -> list[JobType]:
+    """Every registered type, by name."""
+    return [_types[name] for name in sorted(_types)]
+
+
+def load(modules: Iterable[str] = ()) -> None:
+    """Import the built-in job types and a team's ``modules``. Repeatable; raises ``RegistrationError``."""
+    for module in BUILT_IN:
+        import_module(module)
+    for module in modules:
+        try:
+            import_module(module)
+        except Exception as error:
+            raise RegistrationError(
+                f"CARILLON_HANDLER_MODULES names {module!r}, which cannot be imported: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def validate_payload(name: str, payload: Mapping[str, Any]) -> None:
+    """Raise ``InvalidInput`` (paths such as ``payload.url``) unless the type ``name`` accepts ``payload``."""
+    kind = get(name)
+    if not isinstance(payload, dict):
+        raise InvalidInput({"payload": "A payload is a JSON object, such as {}."})
+    kind.parse(payload)
+
+
+def _origin(handler: Handler) -> str:
+    return f"{handler.__module__}.{handler.__qualname__}"
+
+
+def _in_our_words(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> InvalidInput:
+    """pydantic's findings by field path, without the offending values: payloads hold secrets."""
+    errors: dict[str, list[str]] = {}
+    for finding in error.errors(include_url=False, include_context=False, include_input=False):
+        location = finding["loc"]
+        message = finding["msg"].removeprefix("Value error, ")
+        if finding["type"] == "extra_forbidden" and len(location) == 1:
+            message = f"This field is not known; known are {', '.join(model.model_fields) or 'none'}."
+        errors.setdefault(".".join(["payload", *map(str, location)]), []).append(message)
+    return InvalidInput(errors)
