@@ -1,0 +1,107 @@
+"""Which time zones a schedule may name, and loading them.
+
+The list is ``zone.tab`` of the pinned PyPI package ``tzdata`` (one Region/City name for each place, plus
+``UTC``), so it is the same on every machine; ``zoneinfo.available_timezones()`` is not, and holds traps such
+as ``localtime`` and ``right/UTC``. A renamed city (``Asia/Calcutta``) is taken under its present name; every
+other alias is refused with the name that would be right.
+
+A zone that was accepted and has since left the database raises ``ScheduleError`` when it is loaded, so that
+the scheduler can set the one job aside.
+"""
+
+import difflib
+from functools import cache
+from importlib import resources
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from jobs.core.errors import InvalidInput, ScheduleError
+
+_REGIONS = frozenset(
+    {
+        "Africa",
+        "America",
+        "Antarctica",
+        "Arctic",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    }
+)
+_LONGEST_NAME = 64
+
+
+@cache
+def canonical_timezones() -> frozenset[str]:
+    """Every name a schedule may carry, about 420 of them."""
+    table = resources.files("tzdata.zoneinfo").joinpath("zone.tab").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in table.splitlines() if line and not line.startswith("#"))
+    return frozenset({row[2] for row in rows} | {"UTC"})
+
+
+def canonical_timezone(name: str) -> str:
+    """The canonical spelling of time zone ``name``.
+
+    ``Etc/UTC`` becomes ``UTC`` and a city's former name its present one. Raises ``InvalidInput`` under
+    ``timezone`` for anything else that is not on the list, with the closest names on it.
+    """
+    if name in canonical_timezones():
+        return name
+    present = _aliases().get(name)
+    if present is not None and (name == "Etc/UTC" or name.partition("/")[0] in _REGIONS):
+        return present
+    raise InvalidInput({"timezone": _refusal(name, present)})
+
+
+@cache
+def load_zone(name: str) -> ZoneInfo:
+    """The rules of zone ``name``. Raises ``ScheduleError`` when this machine's database has none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = (
+            f"The time zone {name!r} is not in this machine's database; edit the schedule or update tzdata."
+        )
+        raise ScheduleError(message) from error
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Former name to canonical name, from the ``L target alias`` lines of ``tzdata.zi``."""
+    source = resources.files("tzdata.zoneinfo").joinpath("tzdata.zi").read_text(encoding="utf-8")
+    links = {line.split()[2]: line.split()[1] for line in source.splitlines() if line.startswith("L ")}
+    resolved = {}
+    for alias in links:
+        target = alias
+        # zone.tab names such as Europe/Stockholm are themselves links to a merged zone: stop at the first of
+        # them.
+        while target in links and target not in canonical_timezones():
+            target = links[target]
+        target = "UTC" if target == "Etc/UTC" else target
+        if target in canonical_timezones():
+            resolved[alias] = target
+    return resolved
+
+
+def _refusal(name: str, present: str | None) -> str:
+    shown = ascii(name[:_LONGEST_NAME])
+    if present is not None:
+        return f"{shown} is an alias; use {present}."
+    likely = _similar(name) if len(name) <= _LONGEST_NAME else []
+    advice = f"did you mean {' or '.join(likely)}?" if likely else "use a name such as Europe/Berlin, or UTC."
+    return f"{shown} is not a time zone Carillon accepts; {advice}"
+
+
+def _similar(name: str) -> list[str]:
+    """Up to three canonical names that look like ``name``, whole or by their city, whatever the case."""
+    spellings: dict[str, str] = {}
+    for zone in sorted(canonical_timezones()):
+        spellings.setdefault(zone.rpartition("/")[2].casefold(), zone)
+        spellings[zone.casefold()] = zone
+    wanted = name.strip().casefold().replace(" ", "_")
+    if wanted in spellings:
+        return [spellings[wanted]]
+    close = difflib.get_close_matches(wanted, spellings, n=3, cutoff=0.75)
+    return list(dict.fromkeys(spellings[spelling] for spelling in close))
