@@ -72,14 +72,14 @@ def _aliases() -> dict[str, str]:
     """Former name to canonical name, from the ``L target alias`` lines of ``tzdata.zi``."""
     source = resources.files("tzdata.zoneinfo").joinpath("tzdata.zi").read_text(encoding="utf-8")
     links = {line.split()[2]: line.split()[1] for line in source.splitlines() if line.startswith("L ")}
-    resolved = {}
+    resolved = {"Etc/UTC": "UTC"}
     for alias in links:
         target = alias
         # zone.tab names such as Europe/Stockholm are themselves links to a merged zone: stop at the first of
         # them.
         while target in links and target not in canonical_timezones():
             target = links[target]
-        target = "UTC" if target == "Etc/UTC" else target
+        target = resolved.get(target, target)
         if target in canonical_timezones():
             resolved[alias] = target
     return resolved

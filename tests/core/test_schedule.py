@@ -1,0 +1,417 @@
+"""Fire times: tables of hard dates in both hemispheres, the rules of each type, and properties that must
+always hold.
+"""
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise, takewhile
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from jobs.core.errors import InvalidInput, ScheduleError
+from jobs.core.schedule import EARLIEST, LATEST, Schedule, ScheduleType, fire_times, next_fire, validate
+
+TICK = timedelta(microseconds=1)
+
+
+def at(text):
+    """``2026-03-08 07:00`` as an instant in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def cron(expression, zone="UTC", **options):
+    return Schedule(ScheduleType.CRON, cron=expression, timezone=zone, **options)
+
+
+def shown(instants):
+    return [instant.strftime("%m-%d %H:%M") for instant in instants]
+
+
+#: A stretch of time that holds one change of clocks (zone, from, until in UTC), and for schedules in it the
+#: expression, the DST policy and the firings in UTC, as day and time.
+HARD_DATES = {
+    # New York, 2026-03-08: 02:00 EST -> 03:00 EDT at 07:00Z.
+    ("America/New_York", "2026-03-07 12:00", "2026-03-09 12:00"): [
+        ("30 2 * * *", "vixie", "08T07:00 09T06:30"),
+        ("30 2 * * *", "skip", "09T06:30"),
+    ],
+    ("America/New_York", "2026-03-07 12:00", "2026-03-08 12:00"): [
+        ("30 2 * * *", "both", "08T07:00"),
+    ],
+    ("America/New_York", "2026-03-08 00:00", "2026-03-08 12:00"): [
+        ("15,45 2 * * *", "vixie", "08T07:00"),
+        ("0 2,3 * * *", "vixie", "08T07:00"),
+        ("0 2,3 * * *", "skip", "08T07:00"),
+        ("0 3 * * *", "vixie", "08T07:00"),
+    ],
+    ("America/New_York", "2026-03-08 05:00", "2026-03-08 08:00"): [
+        ("30 * * * *", "vixie", "08T05:30 08T06:30 08T07:30"),
+    ],
+    ("America/New_York", "2026-03-08 00:00", "2026-03-09 06:00"): [
+        ("*/30 2 * * *", "vixie", "09T06:00"),
+    ],
+    # New York, 2026-11-01: 02:00 EDT -> 01:00 EST at 06:00Z.
+    ("America/New_York", "2026-11-01 00:00", "2026-11-02 12:00"): [
+        ("30 1 * * *", "vixie", "01T05:30 02T06:30"),
+    ],
+    ("America/New_York", "2026-11-01 00:00", "2026-11-01 12:00"): [
+        ("30 1 * * *", "skip", "01T05:30"),
+        ("30 1 * * *", "both", "01T05:30 01T06:30"),
+        ("0 1-2 * * *", "vixie", "01T05:00 01T07:00"),
+        ("0 1-2 * * *", "both", "01T05:00 01T06:00 01T07:00"),
+        ("*/20 1 * * *", "vixie", "01T05:00 01T05:20 01T05:40 01T06:00 01T06:20 01T06:40"),
+    ],
+    ("America/New_York", "2026-11-01 04:00", "2026-11-01 08:00"): [
+        ("15 * * * *", "skip", "01T04:15 01T05:15 01T06:15 01T07:15"),
+    ],
+    # The same overlap, asked from within its first and its second pass.
+    ("America/New_York", "2026-11-01 05:40", "2026-11-01 12:00"): [
+        ("30 1 * * *", "vixie", ""),
+        ("30 1 * * *", "both", "01T06:30"),
+    ],
+    ("America/New_York", "2026-11-01 06:10", "2026-11-01 12:00"): [
+        ("30 1 * * *", "both", "01T06:30"),
+    ],
+    ("America/New_York", "2026-11-01 06:30", "2026-11-01 12:00"): [
+        ("30 1 * * *", "both", ""),
+    ],
+    ("America/New_York", "2026-11-01 05:50", "2026-11-01 12:00"): [
+        ("*/20 1 * * *", "vixie", "01T06:00 01T06:20 01T06:40"),
+    ],
+    # Berlin, 2026-03-29 02:00 -> 03:00 at 01:00Z; 2026-10-25 03:00 -> 02:00 at 01:00Z.
+    ("Europe/Berlin", "2026-03-28 12:00", "2026-03-30 12:00"): [
+        ("30 2 * * *", "vixie", "29T01:00 30T00:30"),
+    ],
+    ("Europe/Berlin", "2026-10-24 12:00", "2026-10-26 12:00"): [
+        ("30 2 * * *", "vixie", "25T00:30 26T01:30"),
+    ],
+    ("Europe/Berlin", "2026-03-01 00:00", "2026-12-31 00:00"): [
+        ("30 2 29 3 *", "skip", ""),
+    ],
+    # Lord Howe moves by half an hour: 2026-10-04 02:00 -> 02:30 at 15:30Z the day before;
+    # 2026-04-05 02:00 -> 01:30 at 15:00Z the day before.
+    ("Australia/Lord_Howe", "2026-10-03 00:00", "2026-10-05 00:00"): [
+        ("15 2 * * *", "vixie", "03T15:30 04T15:15"),
+    ],
+    ("Australia/Lord_Howe", "2026-10-03 00:00", "2026-10-04 00:00"): [
+        ("45 2 * * *", "vixie", "03T15:45"),
+        ("0,30 2 * * *", "vixie", "03T15:30"),
+    ],
+    ("Australia/Lord_Howe", "2026-04-04 00:00", "2026-04-05 00:00"): [
+        ("45 1 * * *", "vixie", "04T14:45"),
+        ("45 1 * * *", "both", "04T14:45 04T15:15"),
+    ],
+    ("Australia/Lord_Howe", "2026-04-04 14:00", "2026-04-05 00:00"): [
+        ("*/15 1 * * *", "vixie", "04T14:15 04T14:30 04T14:45 04T15:00 04T15:15"),
+    ],
+    ("Australia/Lord_Howe", "2026-04-04 14:00", "2026-04-04 17:00"): [
+        ("45 * * * *", "vixie", "04T14:45 04T15:15 04T16:15"),
+    ],
+    # Midnight does not exist: Sao Paulo 2018-11-04 (03:00Z), Cairo 2026-04-24 and Beirut 2026-03-29 (both
+    # 22:00Z the day before).
+    ("America/Sao_Paulo", "2018-11-03 12:00", "2018-11-05 12:00"): [
+        ("@daily", "vixie", "04T03:00 05T02:00"),
+        ("0 0 * * *", "skip", "05T02:00"),
+    ],
+    ("America/Sao_Paulo", "2018-02-17 12:00", "2018-02-18 12:00"): [
+        ("30 23 * * *", "vixie", "18T01:30"),
+        ("30 23 * * *", "both", "18T01:30 18T02:30"),
+    ],
+    ("Africa/Cairo", "2026-04-23 12:00", "2026-04-25 12:00"): [
+        ("0 0 * * *", "vixie", "23T22:00 24T21:00"),
+    ],
+    ("Asia/Beirut", "2026-03-28 12:00", "2026-03-30 12:00"): [
+        ("0 0 * * *", "vixie", "28T22:00 29T21:00"),
+    ],
+    # Apia crossed the date line: 2011-12-30 does not exist, its firings fall on the instant the gap
+    # ends.
+    ("Pacific/Apia", "2011-12-29 12:00", "2012-01-01 00:00"): [
+        ("0 9 * * *", "vixie", "29T19:00 30T10:00 30T19:00 31T19:00"),
+    ],
+    # No change of clocks at all.
+    ("Asia/Kolkata", "2026-03-08 00:00", "2026-03-10 00:00"): [
+        ("0 2 * * *", "vixie", "08T20:30 09T20:30"),
+    ],
+}
+
+
+class TestCronFireTimes:
+    @pytest.mark.parametrize(
+        ("stretch", "expression", "policy", "expected"),
+        [(stretch, *row) for stretch, rows in HARD_DATES.items() for row in rows],
+    )
+    def test_follow_the_table_where_clocks_change(self, stretch, expression, policy, expected):
+        zone, after, until = stretch
+        schedule = cron(expression, zone, dst_policy=policy)
+        validate(schedule)
+        fires = fire_times(schedule, after=at(after), until=at(until), limit=100)
+        assert " ".join(firing.strftime("%dT%H:%M") for firing in fires) == expected
+
+    def test_are_the_same_for_an_instant_written_with_another_offset(self):
+        schedule = cron("30 1 * * *", "America/New_York", dst_policy="both")
+        tokyo = timezone(timedelta(hours=9))
+        after, until = at("2026-11-01 05:40"), at("2026-11-02 00:00")
+        assert fire_times(schedule, after=after.astimezone(tokyo), until=until, limit=9) == fire_times(
+            schedule, after=after, until=until, limit=9
+        )
+
+    def test_stop_at_the_limit_and_include_until_but_not_after(self):
+        schedule = cron("0 * * * *")
+        day = at("2026-01-01 00:00")
+        assert len(fire_times(schedule, after=day, until=LATEST, limit=3)) == 3
+        hour = timedelta(hours=1)
+        assert fire_times(schedule, after=day, until=day + hour, limit=3) == [day + hour]
+        assert fire_times(schedule, after=day, until=day, limit=3) == []
+
+    def test_never_leave_the_years_the_tables_hold(self):
+        schedule = cron("0 0 1 1 *")
+        assert next_fire(schedule, after=datetime.min.replace(tzinfo=UTC)) == EARLIEST
+        assert next_fire(schedule, after=at("2099-06-01 00:00")) == LATEST
+        assert next_fire(schedule, after=LATEST) is None
+        assert next_fire(schedule, after=datetime.max.replace(tzinfo=UTC)) is None
+
+    @pytest.mark.parametrize(
+        "schedule",
+        [
+            cron("0 0 * * *", "Atlantis/Capital"),
+            cron("0 0 * * *", "../etc/passwd"),
+            cron("0 0 30 2 *"),
+            Schedule(ScheduleType.CRON),
+            Schedule(ScheduleType.ONCE),
+            Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=5)),
+            Schedule(ScheduleType.INTERVAL, every=timedelta(0), anchor=EARLIEST),
+        ],
+    )
+    def test_of_what_can_no_longer_be_computed_raise_schedule_error(self, schedule):
+        with pytest.raises(ScheduleError):
+            next_fire(schedule, after=EARLIEST)
+
+
+class TestIntervalFireTimes:
+    def test_begin_one_interval_after_creation(self):
+        schedule = Schedule(ScheduleType.INTERVAL, every=timedelta(minutes=1), anchor=at("2026-01-01 00:00"))
+        fires = fire_times(schedule, after=at("2020-01-01 00:00"), until=LATEST, limit=2)
+        assert shown(fires) == ["01-01 00:01", "01-01 00:02"]
+
+    def test_begin_at_starts_at_when_it_is_given(self):
+        start = at("2026-01-01 12:00")
+        schedule = Schedule(
+            ScheduleType.INTERVAL, every=timedelta(minutes=1), anchor=at("2026-01-01 00:00"), starts_at=start
+        )
+        assert shown(fire_times(schedule, after=EARLIEST, until=LATEST, limit=2)) == [
+            "01-01 12:00",
+            "01-01 12:01",
+        ]
+
+    def test_do_not_drift_over_a_century(self):
+        anchor = at("2000-01-01 00:00") + TICK
+        schedule = Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=1, microseconds=3), anchor=anchor)
+        for firing in fire_times(schedule, after=at("2099-12-31 00:00"), until=LATEST, limit=5):
+            assert (firing - anchor) % schedule.every == timedelta(0)
+
+    def test_include_ends_at(self):
+        start = at("2026-01-01 00:00")
+        schedule = Schedule(
+            ScheduleType.INTERVAL,
+            every=timedelta(hours=1),
+            starts_at=start,
+            ends_at=start + timedelta(hours=1),
+        )
+        assert shown(fire_times(schedule, after=EARLIEST, until=LATEST, limit=9)) == [
+            "01-01 00:00",
+            "01-01 01:00",
+        ]
+
+
+class TestSingleFireTimes:
+    def test_of_once_is_run_at(self):
+        run_at = at("2026-01-01 00:00")
+        schedule = Schedule(ScheduleType.ONCE, run_at=run_at.astimezone(ZoneInfo("Asia/Kolkata")))
+        assert fire_times(schedule, after=run_at - TICK, until=LATEST, limit=9) == [run_at]
+        assert next_fire(schedule, after=run_at) is None
+
+    def test_of_immediate_is_the_anchor(self):
+        anchor = at("2026-01-01 00:00")
+        schedule = Schedule(ScheduleType.IMMEDIATE, anchor=anchor)
+        assert next_fire(schedule, after=anchor - TICK) == anchor
+        assert next_fire(schedule, after=anchor) is None
+
+    def test_of_immediate_waits_for_starts_at(self):
+        anchor = at("2026-01-01 00:00")
+        later = anchor + timedelta(days=1)
+        schedule = Schedule(ScheduleType.IMMEDIATE, anchor=anchor, starts_at=later)
+        assert fire_times(schedule, after=anchor - TICK, until=LATEST, limit=9) == [later]
+
+
+NOON = at("2026-01-01 12:00")
+#: The schedule and the fields its refusal names.
+REFUSED = [
+    (Schedule(ScheduleType.CRON), {"cron"}),
+    (Schedule(ScheduleType.INTERVAL), {"every_seconds"}),
+    (Schedule(ScheduleType.ONCE), {"run_at"}),
+    (cron("0 0 * * *", run_at=NOON), {"run_at"}),
+    (
+        Schedule(ScheduleType.ONCE, run_at=NOON, cron="0 0 * * *", every=timedelta(1)),
+        {"cron", "every_seconds"},
+    ),
+    (Schedule(ScheduleType.IMMEDIATE, run_at=NOON), {"run_at"}),
+    (cron("0 0 * *", "localtime", dst_policy="never"), {"cron", "timezone", "dst_policy"}),
+    (Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=0.5)), {"every_seconds"}),
+    (Schedule(ScheduleType.INTERVAL, every=timedelta(days=367)), {"every_seconds"}),
+    (Schedule(ScheduleType.INTERVAL, every=timedelta.max), {"every_seconds"}),
+    (Schedule(ScheduleType.ONCE, run_at=datetime(2026, 1, 1)), {"run_at"}),
+    (
+        Schedule(ScheduleType.ONCE, run_at=datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-12)))),
+        {"run_at"},
+    ),
+    (Schedule(ScheduleType.ONCE, run_at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))), {"run_at"}),
+    (Schedule(ScheduleType.ONCE, run_at=NOON, starts_at=NOON + TICK), {"run_at"}),
+    (Schedule(ScheduleType.ONCE, run_at=NOON, ends_at=NOON - TICK), {"run_at"}),
+    (cron("0 0 * * *", starts_at=EARLIEST - TICK, ends_at=LATEST + TICK), {"starts_at", "ends_at"}),
+    (cron("0 0 * * *", starts_at=NOON, ends_at=NOON), {"ends_at"}),
+    (cron("0 0 * * *", starts_at=NOON, ends_at=NOON + timedelta(hours=1)), {"ends_at"}),
+]
+
+
+class TestValidate:
+    @pytest.mark.parametrize(("schedule", "fields"), REFUSED)
+    def test_names_every_field_that_is_wrong(self, schedule, fields):
+        with pytest.raises(InvalidInput) as refusal:
+            validate(schedule)
+        assert set(refusal.value.errors) == fields
+
+    @pytest.mark.parametrize(
+        "schedule",
+        [
+            cron(" @daily ", "Etc/UTC", starts_at=NOON, ends_at=NOON + timedelta(days=1)),
+            Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=1)),
+            Schedule(ScheduleType.INTERVAL, every=timedelta(days=366)),
+            Schedule(ScheduleType.ONCE, run_at=NOON, starts_at=NOON, ends_at=NOON + TICK),
+            Schedule(ScheduleType.IMMEDIATE, starts_at=NOON),
+        ],
+    )
+    def test_accepts_what_can_fire(self, schedule):
+        validate(schedule)
+
+
+ZONES = (
+    "America/New_York",
+    "Europe/Berlin",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Africa/Cairo",
+    "Asia/Kolkata",
+    "Antarctica/Troll",
+    "Africa/Casablanca",
+    "UTC",
+)
+EXPRESSIONS = (
+    "* * * * *",
+    "*/20 1 * * *",
+    "7,37 * * * *",
+    "0-59/15 0-23 * * *",
+    "30 1-3 * * *",
+    "0 0 * * *",
+    "59 23 L * *",
+    "30 2 * * SUN",
+    "0 */6 1,15 * FRI",
+)
+INSTANTS = st.datetimes(datetime(2001, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))
+CRONS = st.builds(
+    cron,
+    st.sampled_from(EXPRESSIONS),
+    st.sampled_from(ZONES),
+    dst_policy=st.sampled_from(("vixie", "skip", "both")),
+)
+INTERVALS = st.builds(
+    lambda seconds, anchor: Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=seconds), anchor=anchor),
+    st.floats(1, 100_000),
+    INSTANTS,
+)
+
+
+@st.composite
+def change_of_clocks(draw):
+    """An instant within two days of a change of clocks in New York, Berlin, Lord Howe or Sao Paulo."""
+    change = draw(
+        st.sampled_from(
+            (
+                "2026-03-08 07:00",
+                "2026-11-01 06:00",
+                "2026-03-29 01:00",
+                "2026-10-25 01:00",
+                "2026-04-04 15:00",
+                "2026-10-03 15:30",
+                "2018-11-04 03:00",
+                "2018-02-18 02:00",
+            )
+        )
+    )
+    return at(change) + timedelta(seconds=draw(st.integers(-200_000, 200_000)))
+
+
+class TestFireTimesAlways:
+    @settings(max_examples=150, deadline=None)
+    @given(CRONS | INTERVALS, INSTANTS | change_of_clocks())
+    def test_increase_strictly_and_stay_between_after_and_until(self, schedule, after):
+        until = after + timedelta(days=3)
+        fires = fire_times(schedule, after=after, until=until, limit=300)
+        assert all(earlier < later for earlier, later in pairwise([after, *fires]))
+        assert all(firing <= until and firing.tzinfo is UTC for firing in fires)
+
+    @settings(max_examples=100, deadline=None)
+    @given(CRONS | INTERVALS, change_of_clocks(), st.lists(st.integers(1, 100_000), max_size=4))
+    def test_of_one_stretch_are_those_of_its_pieces(self, schedule, after, cuts):
+        until = after + timedelta(seconds=100_000)
+        marks = [after, *(after + timedelta(seconds=cut) for cut in sorted(cuts)), until]
+        pieces = [
+            firing
+            for start, end in pairwise(marks)
+            for firing in fire_times(schedule, after=start, until=end, limit=200_000)
+        ]
+        assert pieces == fire_times(schedule, after=after, until=until, limit=200_000)
+
+    @settings(max_examples=60, deadline=None)
+    @given(CRONS, change_of_clocks())
+    def test_one_by_one_are_those_asked_for_at_once(self, schedule, after):
+        one_by_one, cursor = [], after
+        for _ in range(20):
+            cursor = next_fire(schedule, after=cursor)
+            one_by_one.append(cursor)
+        assert one_by_one == fire_times(schedule, after=after, until=LATEST, limit=20)
+
+    @settings(max_examples=100, deadline=None)
+    @given(CRONS, change_of_clocks(), st.integers(1, 200_000), st.integers(-100_000, 100_000))
+    def test_within_bounds_are_the_unbounded_ones_in_between(self, schedule, starts_at, length, offset):
+        ends_at = starts_at + timedelta(seconds=length)
+        bounded = cron(
+            schedule.cron,
+            schedule.timezone,
+            dst_policy=schedule.dst_policy,
+            starts_at=starts_at,
+            ends_at=ends_at,
+        )
+        after, until = starts_at + timedelta(seconds=offset), ends_at + timedelta(days=1)
+        fires = fire_times(schedule, after=after, until=until, limit=10_000)
+        expected = [firing for firing in fires if starts_at <= firing <= ends_at]
+        assert fire_times(bounded, after=after, until=until, limit=10_000) == expected
+
+    @settings(max_examples=150, deadline=None)
+    @given(
+        st.sampled_from(EXPRESSIONS),
+        st.sampled_from(
+            ("America/New_York", "Europe/Berlin", "America/Sao_Paulo", "Africa/Cairo", "Asia/Kolkata")
+        ),
+        INSTANTS | change_of_clocks(),
+    )
+    def test_agree_with_cronsim_where_clocks_move_by_whole_hours(self, expression, zone, after):
+        local = after.astimezone(ZoneInfo(zone))
+        # cronsim loses its way when it is started inside an overlap.
+        assume(local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset())
+        until = after + timedelta(days=4)
+        oracle = (instant.astimezone(UTC) for instant in CronSim(expression.replace("L5", "5L"), local))
+        expected = sorted(set(takewhile(lambda instant: instant <= until, oracle)))
+        assert fire_times(cron(expression, zone), after=after, until=until, limit=10_000) == expected
