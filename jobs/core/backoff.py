@@ -85,12 +85,12 @@ class RetryPolicy:
         seconds.
         """
         document: dict[str, object] = {"max_attempts": self.max_attempts, "backoff": self.backoff.value}
-        if self.backoff is Backoff.DELAYS:
+        if self.backoff == Backoff.DELAYS:
             document["delays_seconds"] = [_seconds(delay) for delay in self.delays]
         else:
             document["initial_delay_seconds"] = _seconds(self.initial_delay)
             document["max_delay_seconds"] = _seconds(self.max_delay)
-        if self.backoff is Backoff.EXPONENTIAL:
+        if self.backoff == Backoff.EXPONENTIAL:
             document["factor"] = self.factor
         document["jitter"] = self.jitter.value
         if self.max_elapsed is not None:
@@ -108,18 +108,18 @@ def delay_for(
     """
     floor = min(retry_after or timedelta(0), LONGEST_RETRY_AFTER)
     delay = max(_nominal_delay(policy, failures), floor)
-    if policy.jitter is Jitter.PROPORTIONAL:
+    if policy.jitter == Jitter.PROPORTIONAL:
         delay += rng.uniform(0, 1) * min(delay / 5, _LARGEST_JITTER)
-    elif policy.jitter is Jitter.FULL:
+    elif policy.jitter == Jitter.FULL:
         delay *= rng.uniform(0, 1)
     return max(delay, floor)
 
 
 def _nominal_delay(policy: RetryPolicy, failures: int) -> timedelta:
     """The delay before jitter. A list of delays that is too short goes on with its last."""
-    if policy.backoff is Backoff.DELAYS:
+    if policy.backoff == Backoff.DELAYS:
         return policy.delays[min(failures, len(policy.delays)) - 1]
-    factor = policy.factor if policy.backoff is Backoff.EXPONENTIAL else 1.0
+    factor = policy.factor if policy.backoff == Backoff.EXPONENTIAL else 1.0
     # Compared as floats first: a timedelta cannot hold what 99 doublings make of a minute.
     grown_seconds = policy.initial_delay.total_seconds() * factor ** (failures - 1)
     return timedelta(seconds=min(grown_seconds, policy.max_delay.total_seconds()))

@@ -80,9 +80,7 @@ class CronExpression:
     _calendar: croniter = field(repr=False, compare=False)
 
     def walls(self, *, after: datetime) -> Iterator[datetime]:
-        """Naive wall-clock times that match, ascending, each later than the naive ``after``; ends if none is
-        left.
-        """
+        """Naive wall-clock times that match, ascending, each later than the naive ``after``."""
         # A copy, because a croniter object keeps its cursor in itself and this one is shared by every caller.
         calendar = copy.copy(self._calendar)
         calendar.set_current(after)
@@ -137,9 +135,7 @@ def _wrong_count(count: int) -> str:
 
 
 def _expand(column: _Field, spelling: str) -> str:
-    """The field as croniter gets it: ``*`` for every value, else a list of numbers, ``l``, ``l5`` and
-    ``5#2``.
-    """
+    """The field as croniter gets it: ``*`` for every value, else a list of ``3``, ``l``, ``l5``, ``5#2``."""
     terms = spelling.split(",")
     values: set[int] = set()
     special: list[str] = []
@@ -161,9 +157,7 @@ def _expand(column: _Field, spelling: str) -> str:
 
 
 def _special(column: _Field, term: str) -> str | None:
-    """croniter's spelling of a day named by ``L`` or ``#``, or None. Refuses what other parsers would make of
-    it.
-    """
+    """croniter's spelling of a day named by ``L`` or ``#``, or None; refuses their disputed forms."""
     where = f"{column.name}: {term}"
     if term == "?" or _FOREIGN.fullmatch(term):
         _refuse(f"{where} is not a fixed time; write the number, or * for every {column.name}.")

@@ -35,13 +35,12 @@ def check_json(value: object, *, field: str, max_bytes: int, max_depth: int = MA
     ``InvalidInput`` under the exact path of the first fault, such as ``payload.body.items[3]``.
     """
     pending: list[tuple[object, _Place | None, int]] = [(value, None, 0)]
-    seen = 0
+    least_bytes = 0
     while pending:
         item, place, depth = pending.pop()
-        seen += 1
-        # Every value takes a byte or more; counting them stops a small object that contains itself many times
-        # over.
-        if seen > max_bytes:
+        # Counted on the way, because a small object that holds another many times over has no end in sight.
+        least_bytes += len(item) + 2 if isinstance(item, str) else 1
+        if least_bytes > max_bytes:
             _refuse_size(field, max_bytes)
         if isinstance(item, dict | list):
             if depth == max_depth:

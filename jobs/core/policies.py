@@ -110,7 +110,7 @@ def after_failure(
     """
     if permanent:
         return Bury("permanent")
-    if delivery is Delivery.AT_MOST_ONCE:
+    if delivery == Delivery.AT_MOST_ONCE:
         return Bury("lost" if crashed else "exhausted")
     if crashed and crash_count >= POISON_CRASHES:
         return Bury("poison")

@@ -58,48 +58,44 @@ class Schedule:
 
 
 def fire_times(schedule: Schedule, *, after: datetime, until: datetime, limit: int) -> list[datetime]:
-    """The first ``limit`` instants in UTC at which ``schedule`` fires, ``after < t <= until``, strictly
-    increasing.
+    """The first ``limit`` instants t in UTC at which ``schedule`` fires, ``after < t <= until``, ascending.
 
     An interval fires at ``starts_at`` and every ``every`` from there; without a ``starts_at`` its first
     firing is one interval after ``anchor``, because a job just created has not asked to run at once. An
     immediate job fires at ``anchor``, so its creator asks with ``after`` a microsecond before. Raises
     ``ScheduleError`` when the schedule can no longer be computed.
     """
-    first = max(schedule.starts_at or EARLIEST, EARLIEST)
-    after = max(after, first - _TICK).astimezone(UTC)
-    until = min(until, schedule.ends_at or LATEST, LATEST).astimezone(UTC)
+    after = max(after, (schedule.starts_at or EARLIEST) - _TICK, EARLIEST - _TICK)
+    until = min(until, schedule.ends_at or LATEST, LATEST)
     if after >= until:
         return []
     try:
-        return list(islice(_firings(schedule, after, until), limit))
-    except InvalidInput as error:
+        return list(islice(_firings(schedule, after.astimezone(UTC), until.astimezone(UTC)), limit))
+    except (InvalidInput, ValueError, OverflowError) as error:
         raise ScheduleError(f"The schedule can no longer be computed: {error}") from error
 
 
 def next_fire(schedule: Schedule, *, after: datetime) -> datetime | None:
-    """The first instant at which ``schedule`` fires strictly after ``after``, or None. Raises as
-    ``fire_times``.
-    """
+    """The first instant at which ``schedule`` fires after ``after``, or None. Raises as ``fire_times``."""
     return next(iter(fire_times(schedule, after=after, until=LATEST, limit=1)), None)
 
 
 def _firings(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
     """The instants of the schedule with ``after < t <= until``, both already within its bounds."""
-    if schedule.type is ScheduleType.CRON and schedule.cron is not None:
+    if schedule.type == ScheduleType.CRON and schedule.cron is not None:
         zone, expression = load_zone(schedule.timezone), parse_cron(schedule.cron)
         return _cron_firings(expression, zone, DstPolicy(schedule.dst_policy), after, until)
-    if schedule.type is ScheduleType.INTERVAL and schedule.every is not None:
+    if schedule.type == ScheduleType.INTERVAL and schedule.every is not None:
         if schedule.starts_at is not None:
             return _interval_firings(schedule.starts_at, schedule.every, 0, after, until)
         if schedule.anchor is not None:
             return _interval_firings(schedule.anchor, schedule.every, 1, after, until)
-    instant = schedule.anchor if schedule.type is ScheduleType.IMMEDIATE else schedule.run_at
+    instant = schedule.anchor if schedule.type == ScheduleType.IMMEDIATE else schedule.run_at
     if schedule.type not in (ScheduleType.ONCE, ScheduleType.IMMEDIATE) or instant is None:
         raise ScheduleError(
             f"A schedule of type {schedule.type} lacks the times it is made of; edit the job."
         )
-    if schedule.type is ScheduleType.IMMEDIATE and schedule.starts_at is not None:
+    if schedule.type == ScheduleType.IMMEDIATE and schedule.starts_at is not None:
         instant = max(instant, schedule.starts_at)
     return iter([instant.astimezone(UTC)] if after < instant <= until else [])
 
@@ -107,9 +103,7 @@ def _firings(schedule: Schedule, after: datetime, until: datetime) -> Iterator[d
 def _interval_firings(
     base: datetime, every: timedelta, first: int, after: datetime, until: datetime
 ) -> Iterator[datetime]:
-    """``base + k * every`` for k >= ``first``. Integer arithmetic on microseconds: no drift, no loop from the
-    base.
-    """
+    """``base + k * every`` for k >= ``first``, in whole microseconds: no drift, and no loop from the base."""
     if every < SHORTEST_INTERVAL:
         raise ScheduleError(f"An interval of {every} is shorter than a second; edit the job.")
     base = base.astimezone(UTC)
@@ -141,10 +135,9 @@ def _cron_firings(
 def _instants(
     walls: Iterator[datetime], zone: ZoneInfo, in_gaps: bool, in_both_passes: bool
 ) -> Iterator[datetime]:
-    """Map ascending wall-clock times to instants in UTC that never decrease (equal ones where a gap swallows
-    several).
+    """Map ascending wall-clock times to instants in UTC that never decrease; a gap gives equal ones.
 
-    Second passes are held back until the first pass has overtaken them.
+    Second passes of an overlap are held back until its first pass is over.
     """
     second_passes: deque[datetime] = deque()
     for wall in walls:
@@ -163,9 +156,7 @@ def _instants(
 
 
 def _offset(wall: datetime, zone: ZoneInfo, *, fold: int) -> timedelta:
-    """UTC offset of a naive wall-clock time. In a gap fold 0 gives the offset before the change, fold 1 the
-    one after; in an overlap fold 0 is the first pass (PEP 495).
-    """
+    """UTC offset of a naive wall-clock time; where clocks change, fold 0 gives the one before (PEP 495)."""
     offset = zone.utcoffset(wall.replace(tzinfo=zone, fold=fold))
     assert offset is not None
     return offset
@@ -267,7 +258,7 @@ def _check_times(schedule: Schedule) -> None:
 
 def _check_fires(schedule: Schedule) -> None:
     """A cron schedule with a fixed window names at least one instant in it."""
-    if schedule.type is not ScheduleType.CRON or schedule.starts_at is None or schedule.ends_at is None:
+    if schedule.type != ScheduleType.CRON or schedule.starts_at is None or schedule.ends_at is None:
         return
     if next_fire(schedule, after=schedule.starts_at - _TICK) is None:
         raise InvalidInput(

@@ -29,6 +29,7 @@ OUTCOMES = [
     ({"crash_count": 3}, Retry(FIRST)),
     ({"delivery": Delivery.EXACTLY_ONCE}, Retry(FIRST)),
     ({"delivery": Delivery.AT_MOST_ONCE}, Bury("exhausted")),
+    ({"delivery": "at_most_once"}, Bury("exhausted")),
     ({"delivery": Delivery.AT_MOST_ONCE, "permanent": True}, Bury("permanent")),
     ({"delivery": Delivery.AT_MOST_ONCE, "crashed": True, "crash_count": 1}, Bury("lost")),
     ({"delivery": Delivery.AT_MOST_ONCE, "crashed": True, "crash_count": 3}, Bury("lost")),

@@ -171,7 +171,9 @@ class TestCronFireTimes:
         assert next_fire(schedule, after=datetime.min.replace(tzinfo=UTC)) == EARLIEST
         assert next_fire(schedule, after=at("2099-06-01 00:00")) == LATEST
         assert next_fire(schedule, after=LATEST) is None
-        assert next_fire(schedule, after=datetime.max.replace(tzinfo=UTC)) is None
+        west, east = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
+        assert next_fire(schedule, after=datetime.max.replace(tzinfo=west)) is None
+        assert fire_times(schedule, after=EARLIEST, until=datetime.min.replace(tzinfo=east), limit=1) == []
 
     @pytest.mark.parametrize(
         "schedule",
@@ -179,6 +181,8 @@ class TestCronFireTimes:
             cron("0 0 * * *", "Atlantis/Capital"),
             cron("0 0 * * *", "../etc/passwd"),
             cron("0 0 30 2 *"),
+            cron("0 0 * * *", dst_policy="never"),
+            Schedule(ScheduleType.INTERVAL, every=timedelta.max, anchor=EARLIEST),
             Schedule(ScheduleType.CRON),
             Schedule(ScheduleType.ONCE),
             Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=5)),
