@@ -161,10 +161,9 @@ async def _run_one(
     if ctx.cancelled():
         return outcome.cancelled(message="The trigger was cancelled before its handler started.")
     handler = asyncio.create_task(_call(job_type, ctx, payload))
+    either: set[asyncio.Future[Any]] = {handler, stop}
     try:
-        await asyncio.wait(
-            {handler, stop}, timeout=limit.total_seconds(), return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait(either, timeout=limit.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
         if handler.done():
             return handler.result()
         handler.cancel()

@@ -10,6 +10,7 @@ the trigger is reaped.
 import signal
 import threading
 import time
+import traceback
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -114,7 +115,5 @@ def _overstayed(ctx: Context, limit: timedelta, error: BaseException | None) -> 
 def _stops_the_worker(error: BaseException) -> bool:
     if not isinstance(error, SystemExit):
         return False
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return bool(trace) and trace.tb_frame.f_globals.get("__name__", "").startswith(_STOPPERS)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith(_STOPPERS)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from amqp.exceptions import NotFound
 from celery import Celery
 from kombu import Producer
 from kombu.exceptions import LimitExceeded, OperationalError
@@ -31,19 +32,23 @@ def pooled_producer(app: Celery) -> Iterator[Producer]:
 
 
 def has_queue(producer: Producer, queue: str) -> bool:
-    """False when a message to ``queue`` would be dropped: no such queue on a broker that knows queues by
-    name.
+    """False when a message to ``queue`` would be dropped: no such queue on a broker that knows its queues.
 
-    Asked on a channel of its own, because AMQP closes the channel of a passive declaration that finds
-    nothing.
+    Asked on a channel of its own, because AMQP closes the channel on which a passive declaration fails.
     """
     connection = producer.connection
     if connection.transport.driver_type != "amqp":
         return True
-    try:
+
+    def look() -> None:
         with connection.channel() as channel:
             channel.queue_declare(queue=queue, passive=True)
-    except connection.channel_errors:
+
+    try:
+        # A pooled connection that once failed has no channels until it is made to connect anew.
+        connection.ensure_connection(**RETRY_POLICY)
+        connection.ensure(producer, look, **RETRY_POLICY)()
+    except NotFound:
         return False
     return True
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import aiohttp
 
@@ -33,7 +34,7 @@ def judge(status: int, headers: Mapping[str, str], body: bytes) -> Response:
     excerpt = body[:MAX_EXCERPT_BYTES].decode(errors="replace")
     if 200 <= status < 300:
         return Response(http_status=status, response_excerpt=excerpt)
-    details = {"code": f"http_{status}", "http_status": status, "response_excerpt": excerpt}
+    details: dict[str, Any] = {"code": f"http_{status}", "http_status": status, "response_excerpt": excerpt}
     if status in RETRIED_STATUSES or status >= 500:
         message = f"The target answered {status}."
         delay = retry_after(headers)

@@ -1,0 +1,211 @@
+"""Many asynchronous handlers on one loop: every call ends in one outcome."""
+
+import asyncio
+import concurrent.futures
+import os
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from jobs.handlers import Permanent, async_runner, job_type, registry
+
+SHORT = timedelta(seconds=0.15)
+
+
+@pytest.fixture
+def kind():
+    """Register a coroutine function and give its type."""
+
+    def register(handler):
+        job_type("probe")(handler)
+        return registry._types.pop("probe")
+
+    return register
+
+
+async def hang(ctx, payload):
+    await asyncio.Event().wait()
+
+
+class TestRun:
+    def test_runs_calls_side_by_side_and_reports_in_the_callers_thread(self, kind, open_runner, make_context):
+        together = threading.Barrier(3)
+
+        async def meet(ctx, payload):
+            await asyncio.to_thread(together.wait, 5)
+            return payload["n"]
+
+        ended = {}
+
+        def on_outcome(ctx, outcome):
+            assert threading.current_thread() is threading.main_thread()
+            ended[ctx.fence] = outcome.result
+
+        probe = kind(meet)
+        open_runner().run([(probe, make_context(fence=n), {"n": n}) for n in range(3)], on_outcome)
+        assert ended == {0: 0, 1: 1, 2: 2}
+
+    def test_returns_at_once_from_an_empty_batch(self, open_runner):
+        open_runner().run([], lambda *_: pytest.fail("called"))
+
+    def test_holds_no_more_than_its_bound_at_once(self, kind, open_runner, make_context):
+        busy, most = 0, 0
+
+        async def count(ctx, payload):
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0)
+            busy -= 1
+
+        ended = []
+        probe = kind(count)
+        open_runner(max_concurrent=4).run(
+            [(probe, make_context(), {})] * 20, lambda _, outcome: ended.append(outcome.kind)
+        )
+        assert (most, ended) == (4, ["succeeded"] * 20)
+
+    def test_fails_only_the_call_that_raises(self, kind, run_one, make_context):
+        async def refuse(ctx, payload):
+            raise Permanent("no")
+
+        async def leave(ctx, payload):
+            sys.exit(1)
+
+        async def nonsense(ctx, payload):
+            return object()
+
+        codes = [
+            run_one(kind(handler), make_context(), {}).error_code for handler in (refuse, leave, nonsense)
+        ]
+        assert codes == ["permanent", "system_exit", "bad_result"]
+
+    def test_calls_back_while_it_waits(self, kind, open_runner, make_context):
+        idle = threading.Event()
+
+        async def wait_for_idle(ctx, payload):
+            await asyncio.to_thread(idle.wait, 5)
+            return idle.is_set()
+
+        ended = []
+        open_runner().run(
+            [(kind(wait_for_idle), make_context(), {})],
+            lambda _, outcome: ended.append(outcome.result),
+            on_idle=idle.set,
+            idle_seconds=0.01,
+        )
+        assert ended == [True]
+
+    def test_cancels_the_rest_when_a_callback_raises(self, kind, open_runner, make_context):
+        stopped = threading.Event()
+
+        async def until_cancelled(ctx, payload):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        async def quick(ctx, payload):
+            return 1
+
+        def explode(ctx, outcome):
+            raise LookupError("the callback's own fault")
+
+        with pytest.raises(LookupError):
+            open_runner().run(
+                [(kind(until_cancelled), make_context(), {}), (kind(quick), make_context(), {})], explode
+            )
+        assert stopped.wait(5)
+
+
+class TestEnding:
+    def test_times_a_call_out_by_its_own_limit(self, kind, run_one, make_context):
+        ended = run_one(kind(hang), make_context(timeout=SHORT), {})
+        assert (ended.kind, ended.error_code) == ("timed_out", "timeout")
+
+    def test_abandons_a_handler_that_will_not_stop(self, kind, run_one, make_context, monkeypatch):
+        monkeypatch.setattr(async_runner, "GRACE_SECONDS", 0.1)
+        release = threading.Event()
+
+        async def stubborn(ctx, payload):
+            while not release.is_set():
+                try:
+                    await asyncio.sleep(0.5)
+                except asyncio.CancelledError:
+                    continue
+
+        assert run_one(kind(stubborn), make_context(timeout=SHORT), {}).kind == "timed_out"
+        release.set()
+
+    def test_does_not_take_the_handlers_own_timeout_error_for_its_own(self, kind, run_one, make_context):
+        async def inner(ctx, payload):
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+
+        ended = run_one(kind(inner), make_context(), {})
+        assert (ended.kind, ended.error_class) == ("failed", "TimeoutError")
+
+    def test_cancels_a_call_when_its_context_says_so(self, kind, run_one, make_context):
+        started, cancelled = threading.Event(), threading.Event()
+
+        async def started_then_hang(ctx, payload):
+            started.set()
+            await asyncio.Event().wait()
+
+        threading.Thread(target=lambda: started.wait(5) and cancelled.set(), daemon=True).start()
+        assert run_one(kind(started_then_hang), make_context(cancel_event=cancelled), {}).kind == "cancelled"
+
+    def test_does_not_start_a_call_that_was_cancelled_before(self, kind, run_one, make_context):
+        cancelled = threading.Event()
+        cancelled.set()
+
+        async def never(ctx, payload):
+            raise AssertionError("started")
+
+        assert run_one(kind(never), make_context(cancel_event=cancelled), {}).kind == "cancelled"
+
+
+class TestClose:
+    def test_is_repeatable_and_lets_run_start_afresh(self, kind, open_runner, make_context, run_one):
+        async def quick(ctx, payload):
+            return 1
+
+        runner = open_runner()
+        runner.close()
+        for _ in range(2):
+            assert run_one(kind(quick), make_context(), {}, runner=runner).result == 1
+            runner.close()
+            runner.close()
+
+    def test_says_so_to_a_run_in_another_thread(self, kind, open_runner, make_context):
+        runner = open_runner()
+        started = threading.Event()
+
+        async def started_then_hang(ctx, payload):
+            started.set()
+            await asyncio.Event().wait()
+
+        call = (kind(started_then_hang), make_context(), {})
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(runner.run, [call], lambda *_: None)
+            assert started.wait(5)
+            runner.close()
+            with pytest.raises(concurrent.futures.CancelledError):
+                running.result(5)
+
+
+class TestFork:
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_leaves_a_child_with_a_loop_of_its_own(self, kind, open_runner, make_context, run_one):
+        async def pid(ctx, payload):
+            return os.getpid()
+
+        runner, probe = open_runner(), kind(pid)
+        assert run_one(probe, make_context(), {}, runner=runner).result == os.getpid()
+        child = os.fork()
+        if child == 0:
+            served = run_one(probe, make_context(), {}, runner=runner).result == os.getpid()
+            os._exit(0 if served else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,203 @@
+"""``celery_task`` and ``message`` on a real Redis, in an app that refuses queues it does not know."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+import kombu
+import pytest
+import redis
+from amqp.exceptions import NotFound
+from celery import Celery, current_app
+from celery.contrib.testing.worker import start_worker
+
+from jobs.core.errors import InvalidInput
+from jobs.handlers import registry, run_sync
+from jobs.handlers.builtin import broker
+
+
+def an_app(broker_url: str, **settings: object) -> Celery:
+    app = Celery("test", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        broker_transport_options={"socket_timeout": 2, "socket_connect_timeout": 1, "priority_steps": [0]},
+        broker_pool_acquire_timeout=2,
+        **settings,
+    )
+    return app
+
+
+@contextmanager
+def as_current(app: Celery) -> Iterator[Celery]:
+    before = current_app._get_current_object()
+    app.set_current()
+    yield app
+    before.set_current()
+    app.close()
+
+
+@pytest.fixture
+def project(redis_socket) -> Iterator[Celery]:
+    """An app set up as this project's: it knows its own queues only."""
+    queues = [kombu.Queue("jobs.noop")]
+    app = an_app(f"redis+socket://{redis_socket}", task_create_missing_queues=False, task_queues=queues)
+    with as_current(app):
+        yield app
+
+
+@pytest.fixture
+def run(make_context):
+    def run(name, payload, **context):
+        return run_sync(registry.get(name), make_context(**context), payload)
+
+    return run
+
+
+@pytest.fixture
+def take(project):
+    """Take the next message of a queue, as a consumer that knows nothing of Carillon would."""
+
+    def take(queue):
+        with project.connection() as connection, connection.SimpleQueue(queue) as incoming:
+            message = incoming.get(timeout=5)
+            message.ack()
+            return message
+
+    return take
+
+
+class TestCeleryTask:
+    @pytest.mark.parametrize(
+        ("asked", "queue"), [({}, "celery"), ({"queue": "team.reports"}, "team.reports")]
+    )
+    def test_sends_to_a_queue_this_project_does_not_know(self, run, take, asked, queue):
+        ended = run("celery_task", {"task": "reports.build", "args": [1], "kwargs": {"b": 2}, **asked})
+        assert ended.kind == "succeeded", ended
+        message = take(queue)
+        assert message.headers["task"] == "reports.build"
+        assert message.payload[:2] == [[1], {"b": 2}]
+        assert ended.result == {"celery_task_id": message.headers["id"]}
+        assert message.headers["carillon_tenant"] == "acme"
+        assert message.headers["carillon_idempotency_key"].startswith("job:1:")
+
+    def test_sends_the_same_id_when_it_is_retried(self, run, take):
+        results = [run("celery_task", {"task": "t"}, fence=fence).result for fence in (1, 2)]
+        assert results[0] == results[1]
+        assert run("celery_task", {"task": "t"}, idempotency_key="another").result != results[0]
+        for _ in range(3):
+            take("celery")
+
+    def test_is_run_by_a_real_worker_of_the_teams_own_project(self, run, redis_socket, project):
+        done: SimpleQueue = SimpleQueue()
+        team = an_app(f"redis+socket://{redis_socket}", task_ignore_result=True)
+
+        @team.task(name="reports.build", bind=True)
+        def build(self, number, *, name):
+            done.put((number, name, self.request.id))
+
+        with start_worker(
+            team, perform_ping_check=False, pool="solo", queues=["team.live"], shutdown_timeout=10
+        ):
+            project.set_current()
+            ended = run(
+                "celery_task",
+                {"task": "reports.build", "args": [5], "kwargs": {"name": "x"}, "queue": "team.live"},
+            )
+            assert done.get(timeout=10) == (5, "x", ended.result["celery_task_id"])
+
+    @pytest.mark.parametrize(
+        ("payload", "path"),
+        [({"task": "jobs.webhook"}, "task"), ({"task": "celery.backend_cleanup"}, "task"),
+         ({"task": ""}, "task"), ({"task": "a b"}, "task"), ({"task": "t", "queue": "jobs.noop"}, "queue"),
+         ({"task": "t", "queue": "w@h.celery.pidbox"}, "queue"), ({"task": "t", "queue": "unacked"}, "queue"),
+         ({"task": "t", "queue": "_kombu.x"}, "queue"), ({"task": "t", "queue": "q\x06\x16"}, "queue"),
+         ({"task": "t", "queue": "q" * 201}, "queue"), ({"task": "t", "countdown": 5}, "countdown"),
+         ({"task": "t", "args": {}}, "args"), ({"task": "t", "kwargs": []}, "kwargs")],
+    )  # fmt: skip
+    def test_refuses_what_would_come_back_or_break_the_broker(self, payload, path):
+        with pytest.raises(InvalidInput) as caught:
+            registry.validate_payload("celery_task", payload)
+        assert set(caught.value.errors) == {f"payload.{path}"}
+
+
+class TestMessage:
+    @pytest.mark.parametrize("body", [{"a": ["ü", None]}, [], "text", 5, None])
+    def test_publishes_json_with_the_ids_of_the_firing(self, run, take, body):
+        ended = run(
+            "message", {"queue": "events", "body": body, "headers": {"kind": "x", "carillon_fence": "no"}}
+        )
+        assert (ended.kind, ended.result) == ("succeeded", None), ended
+        message = take("events")
+        assert (message.content_type, message.payload) == ("application/json", body)
+        assert (message.headers["kind"], message.headers["carillon_fence"]) == ("x", 7)
+        assert message.headers["carillon_trigger"] == message.properties["message_id"]
+
+    def test_publishes_plain_text_as_it_stands(self, run, take):
+        run("message", {"queue": "events", "body": "grün", "content_type": "text/plain"})
+        message = take("events")
+        assert (message.content_type, message.payload) == ("text/plain", "grün")
+
+    @pytest.mark.parametrize(
+        "payload",
+        [{"body": 1}, {"queue": "q"}, {"queue": "jobs.webhook", "body": 1},
+         {"queue": "q", "body": 1, "headers": {"a b": "x"}}, {"queue": "q", "body": 1, "headers": {"a": 1}},
+         {"queue": "q", "body": 1, "content_type": "text/plain"},
+         {"queue": "q", "body": 1, "content_type": "application/x-python-serialize"}],
+    )  # fmt: skip
+    def test_refuses_what_it_cannot_publish(self, payload):
+        with pytest.raises(InvalidInput):
+            registry.validate_payload("message", payload)
+
+
+class TestBroker:
+    @pytest.mark.parametrize(
+        ("name", "payload"), [("celery_task", {"task": "t"}), ("message", {"queue": "q", "body": 1})]
+    )
+    @pytest.mark.parametrize(
+        "url", ["redis+socket:///nowhere/r.sock", "redis://127.0.0.1:1/0", "amqp://127.0.0.1:1//"]
+    )
+    def test_that_is_away_fails_the_attempt_for_a_retry(self, run, name, payload, url):
+        with as_current(an_app(url, task_create_missing_queues=False)):
+            for ended in (
+                run(name, payload),
+                run(name, payload),
+            ):  # the second meets a pooled, broken connection
+                assert (ended.kind, ended.permanent, ended.error_code) == ("failed", False, "broker"), ended
+
+    def test_that_dropped_our_connection_is_reconnected_to_at_once(self, run, take, project, redis_socket):
+        run("message", {"queue": "events", "body": 1})
+        with redis.Redis(unix_socket_path=str(redis_socket)) as operator:
+            operator.client_kill_filter(_type="normal", skipme=True)
+        assert run("message", {"queue": "events", "body": 2}).kind == "succeeded"
+        assert [take("events").payload, take("events").payload] == [1, 2]
+
+    def test_has_every_queue_when_it_makes_them_with_their_first_message(self, project):
+        with project.producer_or_acquire() as producer:
+            assert broker.has_queue(producer, "never.seen")
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_is_asked_for_the_queue_on_a_channel_of_its_own_when_it_would_drop(self, exists):
+        assert broker.has_queue(AmqpProducer(exists=exists), "q") is exists
+
+
+class AmqpProducer:
+    """What ``has_queue`` touches of a producer on RabbitMQ, where a passive declaration asks for a queue."""
+
+    def __init__(self, *, exists: bool) -> None:
+        self.exists = exists
+        self.connection = self.transport = self
+        self.driver_type = "amqp"
+
+    def ensure_connection(self, **_):
+        return self
+
+    def ensure(self, producer, look, **_):
+        return look
+
+    @contextmanager
+    def channel(self):
+        yield self
+
+    def queue_declare(self, *, queue, passive):
+        assert passive
+        if not self.exists:
+            raise NotFound(f"no queue {queue!r}")

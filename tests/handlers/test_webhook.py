@@ -1,0 +1,327 @@
+"""The webhook: what may be asked for, what is sent, and what each kind of answer means."""
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+import standardwebhooks
+from aiohttp import web
+
+from jobs.core.errors import InvalidInput
+from jobs.handlers import registry
+from jobs.handlers.builtin.webhook.request import signature_headers
+from jobs.handlers.builtin.webhook.response import retry_after
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER_SECRET = "whsec_" + "QUJD" * 8
+SPEC_BODY = (
+    '{"type":"contact.created","timestamp":"2022-11-03T20:26:10.344522Z",'
+    '"data":{"id":"1f81eb52-5198-4599-803e-771906343485"}}'
+)
+
+
+@pytest.fixture
+def deliver(run_one, make_context):
+    def deliver(url, *, runner=None, context=None, **payload):
+        extra = {"runner": runner} if runner else {}
+        return run_one(
+            registry.get("webhook"), make_context(**(context or {})), {"url": url, **payload}, **extra
+        )
+
+    return deliver
+
+
+class TestPayload:
+    @pytest.mark.parametrize(
+        "url",
+        ["", "example.com", "/path", "ftp://example.com/", "file:///etc/passwd", "http://", "http:///x",
+         "https://user:pw@example.com/", "https://user@example.com", "https://@example.com/", "http://h:0/",
+         "http://h:65536/", "http://h:x/", "http://a b/", "http://h/\r\nX: y", "http://h\\@x/", "http://[::1",
+         "http://h/" + "x" * 2048, "http://h/\x00", None, 5],
+    )  # fmt: skip
+    def test_refuses_urls_that_are_odd(self, url):
+        with pytest.raises(InvalidInput) as caught:
+            registry.validate_payload("webhook", {"url": url})
+        assert set(caught.value.errors) == {"payload.url"}
+
+    @pytest.mark.parametrize(
+        "url",
+        ["http://h", "HTTPS://Example.com:65535/a?b=c@d#e", "http://[2001:db8::1]:1/", "https://bücher.example/ü",
+         "https://example.com/{{secret:path}}"],
+    )  # fmt: skip
+    def test_takes_ordinary_urls(self, url):
+        registry.validate_payload("webhook", {"url": url})
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Host": "x"}, {"content-LENGTH": "1"}, {"Transfer-Encoding": "chunked"}, {"Connection": "close"},
+         {"Upgrade": "x"}, {"Proxy-Authorization": "x"}, {"TE": "x"}, {"Trailer": "x"}, {"Expect": "x"},
+         {"webhook-id": "x"}, {"Webhook-Signature": "x"}, {"X-Carillon-Job": "x"}, {"Idempotency-Key": "x"},
+         {"X-Fence-Token": "9"}, {"X-Execution-Id": "x"}, {"a b": "x"}, {"": "x"}, {"a:": "x"}, {"ä": "x"},
+         {"a": "line\r\nX: y"}, {"a": "\x00"}, {"a": "ü"}, {"a": 5}, {"a": "x" * 4097}, {"A": "1", "a": "2"},
+         {f"h{n}": "x" for n in range(33)}, [], None],
+    )  # fmt: skip
+    def test_refuses_headers_that_are_not_the_callers(self, headers):
+        with pytest.raises(InvalidInput) as caught:
+            registry.validate_payload("webhook", {"url": "http://h", "headers": headers})
+        assert all(path.startswith("payload.headers") for path in caught.value.errors)
+
+    def test_refuses_other_methods_and_fields(self):
+        with pytest.raises(InvalidInput) as caught:
+            registry.validate_payload("webhook", {"url": "http://h", "method": "TRACE", "timeout": 5})
+        assert set(caught.value.errors) == {"payload.method", "payload.timeout"}
+
+
+class TestSignature:
+    @pytest.mark.parametrize(
+        ("message_id", "timestamp", "text", "expected"),
+        [
+            ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}',
+             "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+            ("msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", 1674087231, SPEC_BODY,
+             "v1,ARw42xaAApl/nxRo+iPGYwSaMQaOwMo2eyH5JBRA+bQ="),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=30))])
+    def test_matches_the_published_vectors_in_any_zone(self, message_id, timestamp, text, expected, zone):
+        now = datetime.fromtimestamp(timestamp, zone)
+        headers = signature_headers(SECRET, message_id=message_id, text=text, now=now)
+        assert headers["webhook-signature"] == expected
+        assert headers["webhook-timestamp"] == str(timestamp)
+
+    def test_signs_with_both_secrets_while_they_rotate(self):
+        headers = signature_headers(
+            f"{SECRET} {OTHER_SECRET}", message_id="trg_1", text="{}", now=datetime.now(UTC)
+        )
+        for secret in (SECRET, OTHER_SECRET):
+            standardwebhooks.Webhook(secret).verify("{}", headers)
+
+    def test_leaves_the_signature_out_where_there_is_no_secret(self):
+        headers = signature_headers("", message_id="trg_1", text="{}", now=datetime.now(UTC))
+        assert set(headers) == {"webhook-id", "webhook-timestamp"}
+
+
+class TestRequest:
+    def test_carries_the_headers_of_the_design_and_verifies(self, deliver, receiver):
+        deliver(
+            receiver.url("/hook?x=1"),
+            headers={"Authorization": "Bearer t", "user-agent": "mine"},
+            body={"kind": "ü", "n": [1, None]},
+            context={"signing_secret": SECRET},
+        )
+        request, body = receiver.requests[0]
+        assert (request.method, request.path_qs, json.loads(body)) == (
+            "POST",
+            "/hook?x=1",
+            {"kind": "ü", "n": [1, None]},
+        )
+        standardwebhooks.Webhook(SECRET).verify(body, dict(request.headers))
+        sent = {
+            name: request.headers[name]
+            for name in request.headers
+            if name.startswith(("X-", "Id", "webhook-id"))
+        }
+        assert sent == {
+            "webhook-id": "trg_00000000-0000-0000-0000-000000000002",
+            "Idempotency-Key": "job:1:scheduled_for:2026-03-01T12:00:00Z",
+            "X-Carillon-Job": "00000000-0000-0000-0000-000000000001",
+            "X-Carillon-Trigger": "00000000-0000-0000-0000-000000000002",
+            "X-Carillon-Attempt": "2",
+            "X-Carillon-Scheduled-For": "2026-03-01T12:00:00Z",
+            "X-Fence-Token": "7",
+            "X-Execution-Id": "00000000-0000-0000-0000-000000000003",
+        }
+        assert "." not in sent["webhook-id"]
+        assert request.headers.getall("User-Agent") == ["mine"]
+        assert request.headers["Content-Type"] == "application/json"
+        assert request.headers["Authorization"] == "Bearer t"
+
+    def test_names_itself_unless_told_otherwise(self, deliver, receiver):
+        deliver(receiver.url())
+        assert receiver.requests[0][0].headers["User-Agent"].startswith("Carillon/")
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+    def test_uses_the_method_and_sends_no_body_unless_given(self, deliver, receiver, method):
+        assert deliver(receiver.url(), method=method, context={"signing_secret": SECRET}).kind == "succeeded"
+        request, body = receiver.requests[0]
+        assert (request.method, body) == (method, b"")
+        standardwebhooks.Webhook(SECRET).verify(b"", dict(request.headers), json_parse=False)
+
+    def test_sends_null_where_null_is_the_body(self, deliver, receiver):
+        deliver(receiver.url(), body=None)
+        assert receiver.requests[0][1] == b"null"
+
+    def test_keeps_connections_alive_from_batch_to_batch(self, deliver, receiver):
+        for _ in range(5):
+            deliver(receiver.url())
+        assert (len(receiver.requests), len(receiver.connections)) == (5, 1)
+
+    def test_delivers_a_batch_side_by_side(self, open_runner, make_context, receiver):
+        arrived = asyncio.Barrier(10)
+
+        async def all_here(_):
+            await asyncio.wait_for(arrived.wait(), 5)
+            return web.Response()
+
+        receiver.answers["/hook"] = all_here
+        ended = []
+        call = (registry.get("webhook"), make_context(), {"url": receiver.url()})
+        open_runner().run([call] * 10, lambda _, outcome: ended.append(outcome.kind))
+        assert ended == ["succeeded"] * 10
+
+    def test_keeps_no_cookies(self, deliver, receiver):
+        deliver(receiver.responds("/hook", headers={"Set-Cookie": "a=b; Path=/"}))
+        deliver(receiver.url())
+        assert "Cookie" not in receiver.requests[1][0].headers
+
+
+class TestStatus:
+    @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+    def test_is_a_success_with_its_excerpt(self, deliver, receiver, status):
+        ended = deliver(receiver.responds("/s", status=status, text="" if status == 204 else "done"))
+        assert (ended.kind, ended.http_status) == ("succeeded", status)
+        assert ended.response_excerpt == ("" if status == 204 else "done")
+
+    @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
+    def test_is_retried(self, deliver, receiver, status):
+        ended = deliver(receiver.responds("/s", status=status, text="busy"))
+        assert (ended.kind, ended.permanent, ended.http_status) == ("failed", False, status)
+        assert (ended.error_code, ended.response_excerpt) == (f"http_{status}", "busy")
+        assert (ended.retry_after, ended.traceback) == (None, "")
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422, 451])
+    def test_is_buried(self, deliver, receiver, status):
+        ended = deliver(receiver.responds("/s", status=status, text="no"))
+        assert (ended.kind, ended.permanent, ended.pause_job) == ("failed", True, False)
+        assert (ended.error_code, ended.response_excerpt) == (f"http_{status}", "no")
+
+    def test_410_also_pauses_the_job(self, deliver, receiver):
+        ended = deliver(receiver.responds("/s", status=410))
+        assert (ended.permanent, ended.pause_job) == (True, True)
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_redirects_are_buried_and_never_followed(self, deliver, receiver, status):
+        ended = deliver(receiver.responds("/s", status=status, headers={"Location": receiver.url("/other")}))
+        assert (ended.permanent, ended.error_code, ended.http_status) == (True, "redirect", status)
+        assert len(receiver.requests) == 1
+
+
+class TestRetryAfter:
+    NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_is_honoured_on_the_wire(self, deliver, receiver, status):
+        ended = deliver(receiver.responds("/s", status=status, headers={"Retry-After": "120"}))
+        assert (ended.retry_after, ended.error_code) == (timedelta(seconds=120), f"http_{status}")
+
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [("0", 0), (" 7 ", 7), ("9999999999", 7 * 86400), ("-5", None), ("1.5", None), ("soon", None),
+         (format_datetime(NOW + timedelta(hours=1), usegmt=True), 3600), ("٣", None), ("9" * 5000, None),
+         (format_datetime(NOW - timedelta(hours=1), usegmt=True), 0), ("", None)],
+    )  # fmt: skip
+    def test_reads_both_forms_and_ignores_the_rest(self, value, seconds):
+        headers = {"Retry-After": value, "Date": format_datetime(self.NOW, usegmt=True)}
+        assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))
+
+
+class TestAnswerBody:
+    def test_is_cut_to_its_bound_and_made_storable(self, deliver, receiver):
+        ended = deliver(receiver.responds("/s", body=b"\x00\xff" + b"x" * 5000))
+        assert ended.response_excerpt.startswith("\ufffd\ufffdxxx")
+        assert len(ended.response_excerpt.encode()) <= 2048
+
+    def test_that_is_a_gzip_bomb_is_never_inflated(self, deliver, receiver):
+        bomb = gzip.compress(b"\x00" * 50_000_000)
+        ended = deliver(receiver.responds("/s", body=bomb, headers={"Content-Encoding": "gzip"}))
+        assert ended.kind == "succeeded"
+        assert len(ended.response_excerpt.encode()) <= 2048
+
+    def test_that_never_ends_is_left_after_the_bound(self, deliver, receiver, open_runner):
+        async def endless(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b"x" * 65_536)
+
+        receiver.answers["/s"] = endless
+        ended = deliver(receiver.url("/s"), runner=open_runner(max_response_bytes=1000))
+        assert (ended.kind, len(ended.response_excerpt)) == ("succeeded", 1000)
+
+    def test_that_drips_is_timed_out(self, deliver, receiver):
+        async def drip(request):
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b"x")
+                await asyncio.sleep(0.02)
+
+        receiver.answers["/s"] = drip
+        assert deliver(receiver.url("/s"), context={"timeout": timedelta(seconds=0.3)}).kind == "timed_out"
+
+
+class TestTrouble:
+    def test_a_server_that_hangs_is_timed_out(self, deliver, receiver):
+        async def hang(_):
+            await asyncio.Event().wait()
+
+        receiver.answers["/s"] = hang
+        assert deliver(receiver.url("/s"), context={"timeout": timedelta(seconds=0.3)}).kind == "timed_out"
+
+    def test_a_name_that_does_not_exist_is_retried(self, deliver):
+        self._is_retried(deliver("http://carillon.invalid/"), "dns")
+
+    def test_a_closed_port_is_retried(self, deliver):
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        self._is_retried(deliver(f"http://127.0.0.1:{port}/"), "connect")
+
+    def test_a_server_without_tls_is_retried(self, deliver, receiver):
+        self._is_retried(deliver(receiver.url().replace("http:", "https:")), "tls")
+
+    def test_a_port_that_never_answers_is_retried(self, deliver, open_runner):
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            waiting = []
+            for _ in range(4):  # the backlog is full: the next SYN gets no answer
+                waiting.append(socket.socket())
+                waiting[-1].setblocking(False)
+                waiting[-1].connect_ex(full.getsockname())
+            runner = open_runner(connect_timeout=timedelta(seconds=0.2))
+            self._is_retried(deliver(f"http://127.0.0.1:{full.getsockname()[1]}/", runner=runner), "timeout")
+            for waiter in waiting:
+                waiter.close()
+
+    @pytest.mark.parametrize(
+        ("answer", "code"),
+        [(b"", "disconnected"), (b"SSH-2.0-OpenSSH\r\n\r\n", "bad_response"),
+         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort", "bad_response")],
+    )  # fmt: skip
+    def test_a_server_that_speaks_no_http_is_retried(self, deliver, answer, code):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve():
+                connection, _ = server.accept()
+                connection.recv(65_536)
+                connection.sendall(answer)
+                connection.close()
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            self._is_retried(deliver(f"http://127.0.0.1:{server.getsockname()[1]}/"), code)
+            thread.join(5)
+
+    @staticmethod
+    def _is_retried(ended, code):
+        assert (ended.kind, ended.permanent, ended.error_code, ended.traceback) == (
+            "failed",
+            False,
+            code,
+            "",
+        ), ended
