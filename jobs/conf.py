@@ -48,7 +48,6 @@ class EngineSettings(BaseSettings):
     # Worker
     worker_lease_seconds: float = Field(30, ge=3, le=600)
     finish_flush_ms: int = Field(100, ge=1, le=5000)
-    max_crashes: int = Field(3, ge=1, le=100)
 
     # Handlers
     handler_modules: Names = Field(default=(), description="Modules whose import registers job types.")

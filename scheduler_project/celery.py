@@ -9,7 +9,7 @@ from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
-app = Celery("carillon")
+app = Celery("carillon", fixups={"scheduler_project.connections:fixup"})
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
 

@@ -119,7 +119,7 @@ UNFOLD = {"SITE_TITLE": "Carillon", "SITE_HEADER": "Carillon", "SITE_SYMBOL": "n
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".
 CELERY_BROKER_URL = PLATFORM.broker()
-CELERY_RESULT_BACKEND = "jobs.engine.results:SummaryBackend"
+CELERY_RESULT_BACKEND = "scheduler_project.results:SummaryBackend"
 CELERY_RESULT_EXTENDED = True
 CELERY_RESULT_EXPIRES = timedelta(days=CARILLON.history_days)
 CELERY_TIMEZONE = "UTC"

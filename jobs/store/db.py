@@ -8,11 +8,12 @@ there is none. Connection trouble comes out as Django's ``OperationalError`` or 
 ``until_connected`` waits it out for statements that are safe to repeat.
 """
 
+import json
 import random
 import re
 import time
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,6 +27,7 @@ from jobs.telemetry import get_logger
 log = get_logger()
 T = TypeVar("T")
 DISCONNECTED = (OperationalError, InterfaceError)
+_JSONB = 3802
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|returns): (.+)$", re.MULTILINE)
@@ -45,8 +47,17 @@ class Query:
             cursor.execute(self.sql, parameters)
             if cursor.description is None:
                 return []
-            row = _row_type(tuple(column[0] for column in cursor.description))
-            return [row(*values) for values in cursor.fetchall()]
+            row = _row_type(tuple(column.name for column in cursor.description))
+            # Django leaves jsonb as text, for its fields to decode.
+            encoded = {i for i, column in enumerate(cursor.description) if column.type_code == _JSONB}
+            rows = cursor.fetchall()
+        if encoded:
+            return [row(*(_decoded(v) if i in encoded else v for i, v in enumerate(values))) for values in rows]
+        return [row(*values) for values in rows]
+
+
+def _decoded(value: str | None) -> Any:
+    return None if value is None else json.loads(value)
 
 
 @cache
@@ -105,7 +116,3 @@ def until_connected(action: Callable[[], T], *, patience_seconds: float, what: s
             time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
             delay = min(2.0, delay * 2)
 
-
-def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Transpose rows into ``width`` lists, one an array parameter of ``unnest``."""
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

@@ -61,8 +61,13 @@ def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: tim
     claimed = {row.id for row in rows}
     left = [grip for grip in grips if grip.id not in claimed]
     if left:
-        _SQL["hand_back"](ids=[grip.id for grip in left], fences=[grip.fence for grip in left])
+        hand_back(left)
     return rows
+
+
+def hand_back(grips: Sequence[Grip]) -> int:
+    """Return triggers still queued under these fences to ``pending``. Returns how many."""
+    return len(_SQL["hand_back"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips]))
 
 
 def renew(*, grips: Sequence[Grip], lease: timedelta) -> dict[UUID, bool]:

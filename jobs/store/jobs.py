@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from jobs.core.schedule import Schedule, ScheduleType
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.leases import Reign
@@ -74,3 +75,18 @@ def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
     """
     rows = _SQL["complete"](after=after, limit=limit)
     return (rows[-1].id if len(rows) == limit else None), sum(row.completed for row in rows)
+
+
+def schedule_of(job: Any) -> Schedule:
+    """The schedule of a job: a model instance or a row of ``take_due``."""
+    return Schedule(
+        type=ScheduleType(job.schedule_type),
+        cron=job.cron_expression or None,
+        timezone=job.timezone,
+        every=job.interval,
+        run_at=job.run_at,
+        anchor=job.created_at,
+        starts_at=job.starts_at,
+        ends_at=job.ends_at,
+        dst_policy=job.dst_policy,
+    )

@@ -1,0 +1,86 @@
+"""The beat replacement: ``celery -A scheduler_project beat -S jobs.engine.beat:LeaderScheduler`` (DESIGN §6).
+
+Any number may run; one leads. All waiting happens inside ``tick`` on a pipe, so that a signal ends it at once and a
+wake-up is precise. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the connection's
+lock may be held; ours only raises a flag and writes to the pipe, and ``tick`` leaves at its next safe point.
+"""
+
+import os
+import select
+import signal
+from types import FrameType
+from typing import Any
+
+from celery import Celery
+from celery.beat import Scheduler
+from celery.signals import beat_init
+
+from jobs.conf import engine_settings
+from jobs.engine.cycle import Cycle
+from jobs.engine.dispatcher import Lane
+from jobs.engine.publisher import Publisher
+from jobs.handlers import registry
+
+
+def served_types() -> dict[str, Lane]:
+    """Every registered job type and how it is served."""
+    return {
+        job_type.name: Lane(job_type.max_in_flight, job_type.batch_size) for job_type in registry.all_types()
+    }
+
+
+class LeaderScheduler(Scheduler):
+    """Celery's beat, with Carillon's cycle in place of its heap of entries."""
+
+    def __init__(self, app: Celery, *args: Any, **kwargs: Any) -> None:
+        self._cycle: Cycle | None = None
+        self._stopping = False
+        super().__init__(app, *args, **kwargs)
+
+    def setup_schedule(self) -> None:
+        """Called for the real instance only; the banner's lazy one must not touch anything."""
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        publisher = Publisher(self.app)
+        self._publisher = publisher
+        self._cycle = Cycle(
+            settings=engine_settings(), lanes=served_types, publish=publisher, ready=publisher.ready
+        )
+        beat_init.connect(self._install_signals, weak=False)
+
+    def _install_signals(self, **_: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask_to_stop)
+
+    def _ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+        try:
+            os.write(self._wake_write, b"s")
+        except BlockingIOError:
+            return  # a full pipe wakes the reader as well
+
+    def tick(self, *_: Any, **__: Any) -> float:
+        """One cycle and the sleep after it. Raises ``SystemExit`` between cycles once asked to stop."""
+        assert self._cycle is not None
+        self._leave_if_asked()
+        seconds = self._cycle.tick()
+        if seconds > 0:
+            select.select([self._wake_read], [], [], seconds)
+        self._leave_if_asked()
+        return 0.0
+
+    def _leave_if_asked(self) -> None:
+        if self._stopping:
+            raise SystemExit
+
+    def close(self) -> None:
+        """Hand over the lease. Celery calls it once outside a tick; repeating it is harmless."""
+        if self._cycle is not None:
+            self._cycle.close()
+            self._publisher.close()
+
+    @property
+    def info(self) -> str:
+        settings = engine_settings()
+        election = f"lease {settings.leader_lease_seconds:g} s" if settings.leader_election else "off"
+        return f"    . leader election -> {election}"

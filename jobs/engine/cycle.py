@@ -1,0 +1,113 @@
+"""One turn of a beat: lead, materialize, dispatch, reap, keep house; then say how long to sleep (DESIGN §6).
+
+Steps are bounded in rows, and the database bounds each statement in time, so a turn is far shorter than the lease.
+When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from django.db import connection
+
+from jobs.conf import EngineSettings
+from jobs.engine.dispatcher import Lane, Message, dispatch
+from jobs.engine.housekeeper import Housekeeper
+from jobs.engine.leader import Leader
+from jobs.engine.materializer import materialize
+from jobs.engine.reaper import reap
+from jobs.store import db
+from jobs.store import dispatch as dispatch_store
+from jobs.store.leases import Reign
+from jobs.telemetry import get_logger
+
+log = get_logger()
+
+#: A due trigger that may not start yet (a cap, a full window) is looked at again this soon.
+BLOCKED_SECONDS = 0.05
+REAP_EVERY_SECONDS = 1.0
+AWAY_SECONDS = 1.0
+REAP_BATCH = 500
+
+
+class Cycle:
+    """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
+
+    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: EngineSettings,
+        lanes: Callable[[], Mapping[str, Lane]],
+        publish: Callable[[Sequence[Message]], None],
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._settings = settings
+        self._lanes = lanes
+        self._publish = publish
+        self._ready = ready
+        self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
+        self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
+        self._reap_at = 0.0
+
+    def tick(self) -> float:
+        """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
+        try:
+            self._bound_waits()
+            reign = self.leader.lead()
+            if reign is None:
+                return self.leader.standby_seconds()
+            return self._lead(reign)
+        except db.DISCONNECTED as error:
+            log.warning("database away", error=str(error).strip().splitlines()[:1])
+            self.leader.step_down()
+            db.disconnect()
+            return AWAY_SECONDS
+
+    def _lead(self, reign: Reign) -> float:
+        more = self._materialize(reign)
+        blocked = False
+        if self._ready():
+            result = dispatch(
+                reign=reign,
+                lanes=self._lanes(),
+                window=self._settings.queue_window,
+                limit=self._settings.dispatch_batch,
+                publish=self._publish,
+            )
+            blocked = result.blocked
+            more = more or len(result.queued) + len(result.skipped) >= self._settings.dispatch_batch
+        if time.monotonic() >= self._reap_at:
+            self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
+            reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
+            self._housekeeper.keep()
+        return 0.0 if more else self._pause(blocked=blocked)
+
+    def _materialize(self, reign: Reign) -> bool:
+        limit = self._settings.materialize_batch
+        return materialize(reign=reign, look_ahead=self._settings.look_ahead, limit=limit) == limit
+
+    def _pause(self, *, blocked: bool) -> float:
+        longest = BLOCKED_SECONDS if blocked else self._settings.max_sleep_ms / 1000
+        upcoming = dispatch_store.seconds_to_next_due()
+        return longest if upcoming is None else min(longest, max(0.0, upcoming))
+
+    @staticmethod
+    def _bound_waits() -> None:
+        """A frozen beat must not keep tenants locked: the database ends its idle transaction after 5 s."""
+        if connection.connection is None:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
+                    "set_config('statement_timeout', '5s', false)"
+                )
+
+    def close(self) -> None:
+        """Hand the lease over, if the database can be reached; otherwise it expires by itself."""
+        try:
+            self.leader.hand_over()
+        except db.DISCONNECTED as error:
+            log.warning("lease left to expire", error=str(error).strip())
+        db.disconnect()

@@ -1,0 +1,85 @@
+"""Dispatch: queue what may go next, then publish it (DESIGN §6.3, §8).
+
+``queued`` commits first, then the message leaves. Killed between the two, the row waits for reap. When the broker
+refuses, the rows are handed back at once; copies that got through after all carry a spent fence and do nothing.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from jobs.store import execution
+from jobs.store import dispatch as store
+from jobs.store.dispatch import Queued
+from jobs.store.execution import Grip
+from jobs.store.leases import Reign
+from jobs.telemetry import get_logger
+
+log = get_logger()
+
+#: Up to this many triggers of one type in a dispatch go one a message; beyond it messages grow, up to the batch size.
+MESSAGES_PER_DISPATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """How one job type is served: its ``max_in_flight`` (None: unlimited) and the most triggers a message takes."""
+
+    max_in_flight: int | None
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One Celery message: a batch of one job type's triggers, each with its fence."""
+
+    job_type: str
+    grips: tuple[Grip, ...]
+
+
+class PublishError(Exception):
+    """The broker did not take the messages, or not surely all of them."""
+
+
+def dispatch(
+    *,
+    reign: Reign,
+    lanes: Mapping[str, Lane],
+    window: int,
+    limit: int,
+    publish: Callable[[Sequence[Message]], None],
+) -> store.Dispatched:
+    """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
+    result = store.dispatch(
+        reign=reign, caps={name: lane.max_in_flight for name, lane in lanes.items()}, window=window, limit=limit
+    )
+    for trigger_id, reason in result.skipped.items():
+        log.info("skip", trigger_id=str(trigger_id), reason=reason)
+    if result.queued:
+        _publish(result.queued, lanes, publish)
+    return result
+
+
+def _publish(
+    queued: Sequence[Queued], lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
+) -> None:
+    try:
+        publish(messages(queued, lanes))
+    except PublishError as error:
+        handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
+        log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)
+        return
+    for item in queued:
+        log.debug("dispatch", trigger_id=str(item.id), fence=item.fence, job_type=item.job_type)
+
+
+def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane]) -> list[Message]:
+    """Group what was queued into messages: one trigger each when little is due, up to the type's batch size."""
+    by_type = sorted(queued, key=lambda item: item.job_type)  # stable: keeps the order of dispatch within a type
+    found = []
+    for job_type, group in groupby(by_type, key=lambda item: item.job_type):
+        grips = [Grip(item.id, item.fence) for item in group]
+        size = min(lanes[job_type].batch_size, math.ceil(len(grips) / MESSAGES_PER_DISPATCH))
+        found += [Message(job_type, tuple(grips[i : i + size])) for i in range(0, len(grips), size)]
+    return found

@@ -1,0 +1,51 @@
+"""Housekeeping by the leader, off the hot path: complete finished jobs, prepare and drop partitions, purge history.
+
+Every step is bounded and may be repeated; what one pass leaves the next one takes.
+"""
+
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from jobs.store import history
+from jobs.store import jobs as store
+from jobs.telemetry import get_logger
+
+log = get_logger()
+COMPLETE_EVERY_SECONDS = 1.0
+PARTITIONS_EVERY_SECONDS = 3600.0
+PURGE_EVERY_SECONDS = 60.0
+BATCH = 1000
+_START = UUID(int=0)
+
+
+class Housekeeper:
+    """Remembers when each chore was last done and how far the walk over finished jobs has come."""
+
+    def __init__(self, *, retention: timedelta) -> None:
+        self._retention = retention
+        self._after = _START
+        self._complete_at = self._partitions_at = self._purge_at = 0.0
+
+    def keep(self) -> None:
+        """Do the chores that are due."""
+        now = time.monotonic()
+        if now >= self._complete_at:
+            self._complete_at = now + COMPLETE_EVERY_SECONDS
+            last, completed = store.complete(after=self._after, limit=BATCH)
+            self._after = last or _START
+            if completed:
+                log.debug("complete", jobs=completed)
+        if now >= self._partitions_at:
+            self._partitions_at = now + PARTITIONS_EVERY_SECONDS
+            for name in history.ensure_partitions():
+                log.info("partition created", name=name)
+            for name in history.drop_partitions(retention=self._retention):
+                log.info("partition dropped", name=name)
+        if now >= self._purge_at:
+            self._purge_at = now + PURGE_EVERY_SECONDS
+            triggers = history.purge_triggers(retention=self._retention, limit=BATCH)
+            results = history.purge_results(retention=self._retention, limit=BATCH)
+            # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
+            if BATCH in (triggers, results):
+                self._purge_at = now + 1.0

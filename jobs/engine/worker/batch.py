@@ -1,0 +1,164 @@
+"""A batch from message to outcomes: claim, hold, call the handlers, finish (DESIGN §7).
+
+Killed anywhere, the leases run out and reap retries what was in hand. Frozen and woken, the fences have moved on and
+every write here comes back stale. A second copy of the message claims nothing.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+from jobs.conf import engine_settings
+from jobs.core.states import AttemptState, TriggerState
+from jobs.engine.worker.finisher import Finisher
+from jobs.engine.worker.keeper import Held, Hold, Keeper
+from jobs.handlers import registry
+from jobs.handlers.async_runner import AsyncRunner
+from jobs.handlers.context import Context
+from jobs.handlers.execution import run_sync
+from jobs.handlers.outcome import Outcome
+from jobs.handlers.registry import JobType
+from jobs.store import db, execution
+from jobs.store.execution import Finish, Grip
+from jobs.telemetry import bound, get_logger
+
+log = get_logger()
+_async_runner = AsyncRunner()
+_keeper: Keeper | None = None
+
+
+def perform(*, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str) -> dict[str, int] | None:
+    """Claim a message's triggers and see each through to an outcome.
+
+    Returns how many ended in which state, or None when nothing was left to claim. Waits out a database that is away
+    for as long as the lease, since both claim and finish may be repeated.
+    """
+    settings = engine_settings()
+    patience = settings.worker_lease_seconds
+    with bound(worker=worker):
+        rows = db.until_connected(
+            lambda: execution.claim(
+                grips=grips, worker=worker, celery_task_id=celery_task_id, lease=settings.worker_lease
+            ),
+            patience_seconds=patience,
+            what="claim",
+        )
+        if not rows:
+            return None
+        batch = Batch(registry.get(job_type), rows, flush_seconds=settings.finish_flush_ms / 1000)
+        with _the_keeper().holding(batch.hold):
+            batch.call_handlers()
+            db.until_connected(batch.finisher.flush, patience_seconds=patience, what="finish")
+        return dict(batch.finisher.counts)
+
+
+def _the_keeper() -> Keeper:
+    global _keeper  # noqa: PLW0603 - one per process, made when settings are known
+    if _keeper is None:
+        settings = engine_settings()
+        _keeper = Keeper(lease=settings.worker_lease, flush_seconds=settings.finish_flush_ms / 1000)
+    return _keeper
+
+
+class Batch:
+    """The claimed triggers of one message and what is known of them while they are in hand."""
+
+    def __init__(self, job_type: JobType, rows: Sequence[Any], *, flush_seconds: float) -> None:
+        self.job_type = job_type
+        self.rows: dict[UUID, Any] = {row.id: row for row in rows}
+        self.finisher = Finisher(flush_seconds=flush_seconds)
+        self.hold = Hold(
+            held={row.id: Held(Grip(row.id, row.fence), Event()) for row in rows},
+            flush_if_due=self.finisher.flush_if_due,
+            rescue=self._rescue,
+        )
+
+    def call_handlers(self) -> None:
+        """Asynchronous handlers all at once, synchronous ones one after another."""
+        for row in self.rows.values():
+            log.debug("claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence)
+        contexts = [(self._context(row), row.payload) for row in self.rows.values()]
+        if self.job_type.is_async:
+            _async_runner.run(
+                [(self.job_type, ctx, payload) for ctx, payload in contexts],
+                self._on_outcome,
+                on_idle=lambda: None,
+            )
+            return
+        for ctx, payload in contexts:
+            self._call(ctx, payload)
+
+    def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
+        held = self.hold.held[ctx.trigger_id]
+        if held.lost:
+            self._on_outcome(ctx, Outcome("failed", error_code="lease_lost", error_message="The lease was lost."))
+            return
+        if ctx.cancelled():
+            self._on_outcome(ctx, Outcome("cancelled", error_message="Cancelled before its handler started."))
+            return
+        held.deadline = time.monotonic() + (ctx.timeout or self.job_type.timeout).total_seconds()
+        self._on_outcome(ctx, run_sync(self.job_type, ctx, payload))
+
+    def _on_outcome(self, ctx: Context, outcome: Outcome) -> None:
+        held = self.hold.held[ctx.trigger_id]
+        held.deadline = None
+        self.finisher.add(self.rows[ctx.trigger_id], outcome)
+        self.hold.done.add(ctx.trigger_id)
+
+    def _context(self, row: Any) -> Context:
+        grip = Grip(row.id, row.fence)
+        return Context(
+            tenant=row.tenant,
+            job_id=row.job_id,
+            job_name=row.job_name,
+            trigger_id=row.id,
+            attempt_id=row.attempt_id,
+            scheduled_for=row.scheduled_for,
+            attempt_number=row.attempt_count,
+            idempotency_key=row.idempotency_key,
+            fence=row.fence,
+            deadline=datetime.now(UTC) + row.timeout,
+            timeout=row.timeout,
+            resume_from=row.checkpoint,
+            signing_secret=row.webhook_secret,
+            cancel_event=self.hold.held[row.id].cancel_event,
+            on_progress=partial(_note_progress, grip),
+            on_checkpoint=partial(_note_checkpoint, grip),
+        )
+
+    def _rescue(self) -> None:
+        """Before this process is given up: the stuck trigger timed out, those not started go back untried."""
+        for held in self.hold.waiting():
+            row = self.rows[held.grip.id]
+            if held.deadline:
+                message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s; its process was ended."
+                self.finisher.add(row, Outcome("timed_out", error_code="timeout", error_message=message))
+        self.finisher.flush()
+        untried = [held for held in self.hold.waiting() if not held.deadline]
+        if untried:
+            execution.finish([_give_back(self.rows[held.grip.id]) for held in untried])
+
+
+def _give_back(row: Any) -> Finish:
+    return Finish(
+        grip=Grip(row.id, row.fence),
+        attempt_id=row.attempt_id,
+        attempt_started_at=row.attempt_started_at,
+        state=TriggerState.RETRYING,
+        attempt_state=AttemptState.LOST,
+        delay=timedelta(),
+        error_code="batch_abandoned",
+        error_message="Another trigger of the same batch got stuck; this one had not started.",
+    )
+
+
+def _note_progress(grip: Grip, fraction: float, stage: str) -> None:
+    execution.note_progress(grip=grip, progress={"fraction": fraction, "stage": stage})
+
+
+def _note_checkpoint(grip: Grip, state: dict[str, Any]) -> None:
+    execution.note_progress(grip=grip, checkpoint=state)

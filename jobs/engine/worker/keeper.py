@@ -1,0 +1,131 @@
+"""The lease keeper: one thread per worker process that renews the leases of everything in hand (DESIGN §7.4).
+
+It has its own database connection, so a handler that holds the main one cannot starve it. Each renewal answers with
+the triggers that are still ours: a cancel request, or a trigger that is not ours any more, sets its handler's cancel
+event. A handler stuck where no timer reaches it (a C call) is given up after its deadline: what can be saved of the
+batch is written and the process ends itself, to be replaced by its parent.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from jobs.store import db, execution
+from jobs.store.execution import Grip
+from jobs.telemetry import get_logger
+
+log = get_logger()
+#: How long past its timeout a handler may stay before its process is given up.
+STUCK_GRACE_SECONDS = 15.0
+#: After a failed renewal the next try comes this soon.
+RETRY_SECONDS = 1.0
+EXIT_STATUS = 70
+
+
+@dataclass(slots=True)
+class Held:
+    """One trigger in hand. ``deadline`` (monotonic seconds) is set while its handler runs, for synchronous ones."""
+
+    grip: Grip
+    cancel_event: threading.Event
+    deadline: float | None = None
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class Hold:
+    """A batch in hand. ``rescue`` writes what can be saved before the process is given up."""
+
+    held: dict[UUID, Held]
+    flush_if_due: Callable[[], None]
+    rescue: Callable[[], None]
+    done: set[UUID] = field(default_factory=set)
+
+    def waiting(self) -> list[Held]:
+        return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
+
+
+class Keeper:
+    """Renews what ``holding`` was given. Made once per process; the thread starts with the first batch after a fork."""
+
+    def __init__(self, *, lease: timedelta, flush_seconds: float) -> None:
+        self._lease = lease
+        self._flush_seconds = flush_seconds
+        self._lock = threading.Lock()
+        self._holds: list[Hold] = []
+        self._changed = threading.Event()
+        self._pid = 0
+
+    @contextmanager
+    def holding(self, hold: Hold) -> Iterator[None]:
+        """Keep the leases of ``hold`` until the block ends."""
+        self._start()
+        with self._lock:
+            self._holds.append(hold)
+        self._changed.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holds.remove(hold)
+
+    def _start(self) -> None:
+        if self._pid == os.getpid():
+            return
+        self._pid = os.getpid()
+        self._lock, self._changed, self._holds = threading.Lock(), threading.Event(), []
+        threading.Thread(target=self._keep, name="carillon-lease-keeper", daemon=True).start()
+
+    def _keep(self) -> None:
+        renew_at = time.monotonic() + self._lease.total_seconds() / 3
+        while True:
+            with self._lock:
+                holds = list(self._holds)
+            if not holds:
+                self._changed.wait()
+                self._changed.clear()
+                continue
+            time.sleep(self._flush_seconds)
+            for hold in holds:
+                self._look_after(hold)
+            if time.monotonic() >= renew_at:
+                renewed = self._renew([held for hold in holds for held in hold.waiting()])
+                renew_at = time.monotonic() + (self._lease.total_seconds() / 3 if renewed else RETRY_SECONDS)
+
+    def _renew(self, waiting: Sequence[Held]) -> bool:
+        if not waiting:
+            return True
+        try:
+            answer = execution.renew(grips=[held.grip for held in waiting], lease=self._lease)
+        except db.DISCONNECTED as error:
+            log.warning("renew failed", error=str(error).strip().splitlines()[:1], triggers=len(waiting))
+            db.disconnect()
+            return False
+        for held in waiting:
+            if held.grip.id not in answer:
+                held.lost = True
+                held.cancel_event.set()
+                log.warning("lease lost", trigger_id=str(held.grip.id), fence=held.grip.fence)
+            elif answer[held.grip.id]:
+                held.cancel_event.set()
+        return True
+
+    def _look_after(self, hold: Hold) -> None:
+        try:
+            hold.flush_if_due()
+        except db.DISCONNECTED as error:
+            log.warning("finish failed", error=str(error).strip().splitlines()[:1])
+            db.disconnect()
+        now = time.monotonic()
+        if any(held.deadline and now > held.deadline + STUCK_GRACE_SECONDS for held in hold.waiting()):
+            log.error("stuck", triggers=[str(held.grip.id) for held in hold.waiting() if held.deadline])
+            try:
+                hold.rescue()
+            except db.DISCONNECTED as error:
+                log.warning("finish failed", error=str(error).strip().splitlines()[:1])
+            os._exit(EXIT_STATUS)

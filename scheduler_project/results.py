@@ -1,0 +1,41 @@
+"""The result backend: django-celery-results, written once per message and in one statement.
+
+The stock backend upserts without condition, so a stale duplicate of a message would overwrite the first result; and it
+takes four statements. Reading is left to the stock backend.
+"""
+
+from typing import Any
+
+from django_celery_results.backends import DatabaseBackend
+
+from jobs.store import db, history
+
+PATIENCE_SECONDS = 5.0
+
+
+class SummaryBackend(DatabaseBackend):
+    """Keeps a batch's summary under its Celery task id."""
+
+    def _store_result(
+        self,
+        task_id: str,
+        result: Any,
+        status: str,
+        traceback: str | None = None,
+        request: Any = None,
+        using: str | None = None,
+    ) -> Any:
+        db.until_connected(
+            lambda: history.store_result(
+                task_id=task_id,
+                task_name=getattr(request, "task", None),
+                worker=getattr(request, "hostname", None),
+                status=status,
+                result=result,
+                traceback=traceback.replace("\0", "") if traceback else None,
+                task_args=getattr(request, "argsrepr", None),
+            ),
+            patience_seconds=PATIENCE_SECONDS,
+            what="store result",
+        )
+        return result
