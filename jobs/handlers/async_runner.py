@@ -30,8 +30,7 @@ RESOLVER_THREADS = 32
 
 
 class AsyncRunner:
-    """Runs asynchronous handlers on one loop with one HTTP session; make one per worker process, before or
-    after fork.
+    """Runs asynchronous handlers on one loop with one HTTP session. One serves a process; forks make their own.
 
     ``rules`` are the egress rules of the session (None: the engine's settings, read at the first call).
     ``max_concurrent`` calls run at once; a call's timeout starts when it does.
@@ -69,9 +68,7 @@ class AsyncRunner:
         batch.result()
 
     def close(self) -> None:
-        """Cancel what is in hand, close the session and end the thread. Safe to repeat; ``run`` starts
-        afresh.
-        """
+        """Cancel what is in hand, close the session, end the thread. Repeatable; ``run`` starts afresh."""
         if self._pid != os.getpid():
             return
         self._pid = 0

@@ -4,8 +4,7 @@ Keeps true: an ``Outcome`` can always be stored. Its texts are bounded and free 
 ``text`` (NUL, lone surrogates), and its result has passed the JSON rules. The functions here are pure and
 never raise: a value or an exception that cannot be described becomes an outcome that says so.
 
-Failure classes follow DESIGN §7: ``Permanent`` is buried at once, every other failure is retried by the job's
-policy.
+Failure classes follow DESIGN §7: ``Permanent`` is buried at once, all others are retried by the job's policy.
 """
 
 import re
@@ -61,9 +60,7 @@ class Permanent(HandlerError):
 
 
 class RetryAfter(HandlerError):
-    """Try again no sooner than ``delay`` (a timedelta or seconds) from now; the engine bounds it by the job's
-    policy.
-    """
+    """Try again no sooner than ``delay`` (a timedelta or seconds) from now, within the job's policy."""
 
     default_code = "retry_after"
 
@@ -75,9 +72,7 @@ class RetryAfter(HandlerError):
 
 
 class Cancelled(BaseException):
-    """Raised by ``Context.raise_if_cancelled``. No ``Exception``, so that a broad ``except`` does not swallow
-    it.
-    """
+    """Raised by ``Context.raise_if_cancelled``. No ``Exception``: a broad ``except`` must not swallow it."""
 
 
 @dataclass(frozen=True, slots=True)
