@@ -19,17 +19,22 @@ class KeepingWorkerFixup(DjangoWorkerFixup):
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
             # The store retries on a dead connection; a SELECT 1 ahead of every message would only cost.
-            connection.health_check_done = True
+            connection.health_check_done = True  # type: ignore[attr-defined]
 
 
 class KeepingFixup(DjangoFixup):
     """Celery's Django fixup with ``KeepingWorkerFixup`` in it."""
 
+    def __init__(self, app: Celery) -> None:
+        super().__init__(app)
+        self._keeping: KeepingWorkerFixup | None = None
+
     @property
     def worker_fixup(self) -> DjangoWorkerFixup:
-        if self._worker_fixup is None:
-            self._worker_fixup = KeepingWorkerFixup(self.app)
-        return self._worker_fixup
+        """Made at first use: by then Django's settings are complete."""
+        if self._keeping is None:
+            self._keeping = KeepingWorkerFixup(self.app)
+        return self._keeping
 
 
 def fixup(app: Celery) -> DjangoFixup:

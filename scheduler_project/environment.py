@@ -80,7 +80,9 @@ class Platform(BaseSettings):
         """Django's ``DATABASES["default"]``, every wait bounded (a hung server must not hang us for ever)."""
         url = self.database_url or paths.embedded_database_url(self.data_dir)
         options: dict[str, Any] = dict(conninfo_to_dict(url))
-        known = {key: str(options.pop(key, None) or "") for key in ("dbname", "user", "password", "host", "port")}
+        known = {
+            key: str(options.pop(key, None) or "") for key in ("dbname", "user", "password", "host", "port")
+        }
         bounded = {
             "connect_timeout": 5,
             "keepalives_idle": 10,

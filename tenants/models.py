@@ -40,10 +40,16 @@ class Tenant(models.Model):
         default=65_536, validators=between(2, 1_048_576), help_text="Size of one job's payload as JSON."
     )
     rate_per_second = models.PositiveIntegerField(
-        null=True, blank=True, validators=between(1, 1_000_000), help_text="Dispatches a second; empty: no limit."
+        null=True,
+        blank=True,
+        validators=between(1, 1_000_000),
+        help_text="Dispatches a second; empty: no limit.",
     )
     rate_burst = models.PositiveIntegerField(
-        null=True, blank=True, validators=between(1, 1_000_000), help_text="Dispatches at once; empty: one second's."
+        null=True,
+        blank=True,
+        validators=between(1, 1_000_000),
+        help_text="Dispatches at once; empty: one second's.",
     )
     webhook_secret = models.CharField(
         max_length=120, editable=False, help_text="Signs this tenant's webhooks (Standard Webhooks, whsec_…)."

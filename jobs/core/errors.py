@@ -21,9 +21,12 @@ class InvalidInput(CarillonError):
 
     def __init__(self, errors: Mapping[str, str | Sequence[str]]) -> None:
         self.errors: dict[str, list[str]] = {
-            field: [messages] if isinstance(messages, str) else list(messages) for field, messages in errors.items()
+            field: [messages] if isinstance(messages, str) else list(messages)
+            for field, messages in errors.items()
         }
-        super().__init__("; ".join(f"{field}: {' '.join(messages)}" for field, messages in self.errors.items()))
+        super().__init__(
+            "; ".join(f"{field}: {' '.join(messages)}" for field, messages in self.errors.items())
+        )
 
     def under(self, prefix: str) -> "InvalidInput":
         """The same error with every field path moved below ``prefix``."""

@@ -116,7 +116,8 @@ def after_failure(
         return Bury("poison")
     if attempts >= policy.max_attempts:
         return Bury("exhausted")
-    delay = delay_for(policy, failures=attempts, rng=rng, retry_after=retry_after)
+    # The lease has already made a lost attempt wait, and the target is not known to be at fault.
+    delay = timedelta() if crashed else delay_for(policy, failures=attempts, rng=rng, retry_after=retry_after)
     if policy.max_elapsed is not None and elapsed + delay > policy.max_elapsed:
         return Bury("exhausted")
     return Retry(delay)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from jobs.store import execution
 from jobs.store import dispatch as store
+from jobs.store import execution
 from jobs.store.dispatch import Queued
 from jobs.store.execution import Grip
 from jobs.store.leases import Reign
@@ -52,7 +52,10 @@ def dispatch(
 ) -> store.Dispatched:
     """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
     result = store.dispatch(
-        reign=reign, caps={name: lane.max_in_flight for name, lane in lanes.items()}, window=window, limit=limit
+        reign=reign,
+        caps={name: lane.max_in_flight for name, lane in lanes.items()},
+        window=window,
+        limit=limit,
     )
     for trigger_id, reason in result.skipped.items():
         log.info("skip", trigger_id=str(trigger_id), reason=reason)
@@ -76,7 +79,9 @@ def _publish(
 
 def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane]) -> list[Message]:
     """Group what was queued into messages: one trigger each when little is due, up to the type's batch size."""
-    by_type = sorted(queued, key=lambda item: item.job_type)  # stable: keeps the order of dispatch within a type
+    by_type = sorted(
+        queued, key=lambda item: item.job_type
+    )  # stable: keeps the order of dispatch within a type
     found = []
     for job_type, group in groupby(by_type, key=lambda item: item.job_type):
         grips = [Grip(item.id, item.fence) for item in group]

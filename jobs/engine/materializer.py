@@ -26,7 +26,7 @@ Plan = tuple[list[datetime], datetime | None]
 
 
 def materialize(*, reign: Reign, look_ahead: timedelta, limit: int) -> int:
-    """Materialize up to ``limit`` jobs in one transaction. Returns how many were taken: a full batch means more wait."""
+    """Materialize up to ``limit`` jobs in one transaction. Returns how many; a full batch means more wait."""
     plans: dict[tuple[Schedule, datetime], Plan] = {}
     firings: list[Firing] = []
     next_fire_ats: dict[Any, datetime | None] = {}
@@ -56,9 +56,7 @@ def _plan(row: Any, plans: dict[tuple[Schedule, datetime], Plan], *, limit: int)
         schedule = replace(schedule, anchor=None)  # a cron schedule does not depend on its job's creation
     key = (schedule, row.next_fire_at)
     if key not in plans:
-        instants = fire_times(
-            schedule, after=row.next_fire_at - _TICK, until=row.window_end, limit=limit
-        )
+        instants = fire_times(schedule, after=row.next_fire_at - _TICK, until=row.window_end, limit=limit)
         last = instants[-1] if instants else row.window_end
         plans[key] = (instants, next_fire(schedule, after=last))
     return plans[key]

@@ -87,4 +87,4 @@ class Publisher:
         """Drop the connection without waiting for it."""
         connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
-            connection.collapse()
+            connection.release()

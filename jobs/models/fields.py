@@ -18,7 +18,7 @@ def new_id() -> UUID:
 
 
 def times_in_range(*names: str) -> Q:
-    """CHECK that each named column is null or within 2000–2100."""
+    """CHECK that each named column is null or within 2000 to 2100."""
     condition = Q()
     for name in names:
         condition &= Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__gte": EARLIEST, f"{name}__lte": LATEST})
@@ -33,4 +33,3 @@ def one_of(name: str, values: Iterable[str]) -> Q:
 def choices(values: Iterable[str]) -> list[tuple[str, str]]:
     """Django choices of a StrEnum: value and human label."""
     return [(str(value), str(value).replace("_", " ")) for value in values]
-

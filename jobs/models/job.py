@@ -40,10 +40,14 @@ class Job(models.Model):
     timeout = models.DurationField()
     delivery = models.CharField(max_length=16, choices=choices(Delivery), default=Delivery.AT_LEAST_ONCE)
     retry_policy = models.JSONField(default=dict, blank=True)
-    overlap_policy = models.CharField(max_length=16, choices=choices(OverlapPolicy), default=OverlapPolicy.SKIP)
+    overlap_policy = models.CharField(
+        max_length=16, choices=choices(OverlapPolicy), default=OverlapPolicy.SKIP
+    )
     max_concurrent = models.PositiveIntegerField(default=1)
     concurrency_key = models.CharField(max_length=200, blank=True)
-    misfire_policy = models.CharField(max_length=16, choices=choices(MisfirePolicy), default=MisfirePolicy.FIRE_ONCE)
+    misfire_policy = models.CharField(
+        max_length=16, choices=choices(MisfirePolicy), default=MisfirePolicy.FIRE_ONCE
+    )
     misfire_grace = models.DurationField(default=timedelta(seconds=60))
     catchup_window = models.DurationField(default=timedelta(seconds=3600))
     max_catchup = models.PositiveIntegerField(default=100)
@@ -61,12 +65,20 @@ class Job(models.Model):
         constraints = (
             # A soft-deleted job frees its name.
             models.UniqueConstraint(
-                fields=("tenant", "name"), condition=Q(deleted_at__isnull=True), name="job_name_unique_among_living"
+                fields=("tenant", "name"),
+                condition=Q(deleted_at__isnull=True),
+                name="job_name_unique_among_living",
             ),
             models.CheckConstraint(condition=one_of("status", JobStatus), name="job_status_known"),
-            models.CheckConstraint(condition=one_of("schedule_type", ScheduleType), name="job_schedule_type_known"),
-            models.CheckConstraint(condition=one_of("overlap_policy", OverlapPolicy), name="job_overlap_known"),
-            models.CheckConstraint(condition=one_of("misfire_policy", MisfirePolicy), name="job_misfire_known"),
+            models.CheckConstraint(
+                condition=one_of("schedule_type", ScheduleType), name="job_schedule_type_known"
+            ),
+            models.CheckConstraint(
+                condition=one_of("overlap_policy", OverlapPolicy), name="job_overlap_known"
+            ),
+            models.CheckConstraint(
+                condition=one_of("misfire_policy", MisfirePolicy), name="job_misfire_known"
+            ),
             models.CheckConstraint(condition=one_of("delivery", Delivery), name="job_delivery_known"),
             models.CheckConstraint(condition=one_of("dst_policy", DstPolicy), name="job_dst_policy_known"),
             models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="job_priority_known"),
@@ -103,7 +115,9 @@ class Job(models.Model):
                 name="job_exhausted",
             ),
             # GET /jobs and the admin's list by tenant: newest first, by cursor.
-            models.Index(fields=("tenant", "-id"), condition=Q(deleted_at__isnull=True), name="job_of_tenant"),
+            models.Index(
+                fields=("tenant", "-id"), condition=Q(deleted_at__isnull=True), name="job_of_tenant"
+            ),
         )
 
     def __str__(self) -> str:

@@ -70,16 +70,25 @@ class Trigger(models.Model):
                 ),
                 name="trigger_reason_fits_state",
             ),
-            models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="trigger_priority_known"),
             models.CheckConstraint(
-                condition=~Q(state="running") | Q(lease_expires_at__isnull=False), name="trigger_running_is_leased"
+                condition=Q(priority__gte=0, priority__lte=3), name="trigger_priority_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="running") | Q(lease_expires_at__isnull=False),
+                name="trigger_running_is_leased",
             ),
             models.CheckConstraint(
                 condition=~Q(state="queued") | Q(queued_at__isnull=False), name="trigger_queued_is_stamped"
             ),
             models.CheckConstraint(
                 condition=times_in_range(
-                    "scheduled_for", "due_at", "lease_expires_at", "queued_at", "started_at", "finished_at", "created_at"
+                    "scheduled_for",
+                    "due_at",
+                    "lease_expires_at",
+                    "queued_at",
+                    "started_at",
+                    "finished_at",
+                    "created_at",
                 ),
                 name="trigger_times_between_2000_and_2100",
             ),
@@ -87,7 +96,9 @@ class Trigger(models.Model):
         indexes = (
             # store/sql/dispatch.sql: due_lanes, pick — a loose scan over (tenant, type, priority), oldest due first.
             models.Index(
-                fields=("tenant", "job_type", "priority", "due_at"), condition=DISPATCHABLE, name="trigger_lane"
+                fields=("tenant", "job_type", "priority", "due_at"),
+                condition=DISPATCHABLE,
+                name="trigger_lane",
             ),
             # store/sql/dispatch.sql: next_due — how long the leader may sleep.
             models.Index(fields=("due_at",), condition=DISPATCHABLE, name="trigger_due"),

@@ -52,7 +52,9 @@ class Query:
             encoded = {i for i, column in enumerate(cursor.description) if column.type_code == _JSONB}
             rows = cursor.fetchall()
         if encoded:
-            return [row(*(_decoded(v) if i in encoded else v for i, v in enumerate(values))) for values in rows]
+            return [
+                row(*(_decoded(v) if i in encoded else v for i, v in enumerate(values))) for values in rows
+            ]
         return [row(*values) for values in rows]
 
 
@@ -62,7 +64,7 @@ def _decoded(value: str | None) -> Any:
 
 @cache
 def _row_type(columns: tuple[str, ...]) -> Callable[..., Any]:
-    return cast(Callable[..., Any], namedtuple("Row", columns))  # noqa: PYI024
+    return cast(Callable[..., Any], namedtuple("Row", columns))
 
 
 @cache
@@ -115,4 +117,3 @@ def until_connected(action: Callable[[], T], *, patience_seconds: float, what: s
             disconnect()
             time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
             delay = min(2.0, delay * 2)
-

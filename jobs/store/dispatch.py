@@ -42,7 +42,9 @@ def dispatch(*, reign: Reign, caps: Mapping[str, int | None], window: int, limit
             return Dispatched()
         locked = {
             row.id
-            for row in _SQL["lock_tenants"](**reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in lanes}))
+            for row in _SQL["lock_tenants"](
+                **reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in lanes})
+            )
         }
         lanes = [lane for lane in lanes if lane.tenant_id in locked]
         if not lanes:
@@ -56,7 +58,9 @@ def dispatch(*, reign: Reign, caps: Mapping[str, int | None], window: int, limit
             window=window,
             limit=limit,
         )
-        chosen = {verdict: [row.id for row in picked if row.verdict == verdict] for verdict in ("dispatch", "hold")}
+        chosen = {
+            verdict: [row.id for row in picked if row.verdict == verdict] for verdict in ("dispatch", "hold")
+        }
         skips = {row.id: row.verdict for row in picked if row.verdict in SKIP_REASONS}
         if chosen["hold"]:
             _SQL["hold"](ids=chosen["hold"])

@@ -80,7 +80,10 @@ def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = N
     """Keep progress or a checkpoint of a running trigger. False: it is no longer ours."""
     return bool(
         _SQL["note_progress"](
-            id=grip.id, fence=grip.fence, progress=_json_or_null(progress), checkpoint=_json_or_null(checkpoint)
+            id=grip.id,
+            fence=grip.fence,
+            progress=_json_or_null(progress),
+            checkpoint=_json_or_null(checkpoint),
         )
     )
 

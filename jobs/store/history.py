@@ -39,7 +39,9 @@ def ensure_partitions(*, weeks_ahead: int = 4) -> list[str]:
 def _create_partition(name: str, start: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} PARTITION OF jobs_attempt FOR VALUES FROM ({}) TO ({})").format(
+            sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {} PARTITION OF jobs_attempt FOR VALUES FROM ({}) TO ({})"
+            ).format(
                 sql.Identifier(name), sql.Literal(start.isoformat()), sql.Literal((start + SPAN).isoformat())
             )
         )
@@ -70,8 +72,8 @@ def purge_results(*, retention: timedelta, limit: int) -> int:
 def store_result(
     *,
     task_id: str,
-    task_name: str,
-    worker: str,
+    task_name: str | None,
+    worker: str | None,
     status: str,
     result: object,
     traceback: str | None,

@@ -46,7 +46,8 @@ def cancel_job(*, job_id: UUID) -> int:
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
     """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
     return bool(
-        _SQL["cancel"](id=trigger_id, tenant_id=tenant_id) or _SQL["ask_to_stop"](id=trigger_id, tenant_id=tenant_id)
+        _SQL["cancel"](id=trigger_id, tenant_id=tenant_id)
+        or _SQL["ask_to_stop"](id=trigger_id, tenant_id=tenant_id)
     )
 
 

@@ -31,7 +31,9 @@ _async_runner = AsyncRunner()
 _keeper: Keeper | None = None
 
 
-def perform(*, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str) -> dict[str, int] | None:
+def perform(
+    *, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str
+) -> dict[str, int] | None:
     """Claim a message's triggers and see each through to an outcome.
 
     Returns how many ended in which state, or None when nothing was left to claim. Waits out a database that is away
@@ -57,7 +59,7 @@ def perform(*, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id
 
 
 def _the_keeper() -> Keeper:
-    global _keeper  # noqa: PLW0603 - one per process, made when settings are known
+    global _keeper
     if _keeper is None:
         settings = engine_settings()
         _keeper = Keeper(lease=settings.worker_lease, flush_seconds=settings.finish_flush_ms / 1000)
@@ -80,7 +82,9 @@ class Batch:
     def call_handlers(self) -> None:
         """Asynchronous handlers all at once, synchronous ones one after another."""
         for row in self.rows.values():
-            log.debug("claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence)
+            log.debug(
+                "claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence
+            )
         contexts = [(self._context(row), row.payload) for row in self.rows.values()]
         if self.job_type.is_async:
             _async_runner.run(
@@ -95,7 +99,9 @@ class Batch:
     def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
         held = self.hold.held[ctx.trigger_id]
         if held.lost:
-            self._on_outcome(ctx, Outcome("failed", error_code="lease_lost", error_message="The lease was lost."))
+            self._on_outcome(
+                ctx, Outcome("failed", error_code="lease_lost", error_message="The lease was lost.")
+            )
             return
         if ctx.cancelled():
             self._on_outcome(ctx, Outcome("cancelled", error_message="Cancelled before its handler started."))
@@ -135,7 +141,7 @@ class Batch:
         for held in self.hold.waiting():
             row = self.rows[held.grip.id]
             if held.deadline:
-                message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s; its process was ended."
+                message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
                 self.finisher.add(row, Outcome("timed_out", error_code="timeout", error_message=message))
         self.finisher.flush()
         untried = [held for held in self.hold.waiting() if not held.deadline]
