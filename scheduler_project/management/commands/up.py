@@ -1,0 +1,55 @@
+"""``manage.py up``: everything in one terminal; see ``scheduler_project.processes.up``."""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from scheduler_project.processes.up import UpError, UpOptions, up
+
+
+class Command(BaseCommand):
+    help = "Run web, beats, workers and Flower here; Postgres and Redis too unless their URLs are set."
+    # Checks may ask the database, which is not there yet; ``migrate`` runs them.
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--host", default="127.0.0.1", help="Address of web and Flower (default %(default)s)."
+        )
+        parser.add_argument(
+            "--port", type=int, default=8000, help="Web; 0: any free one (default %(default)s)."
+        )
+        parser.add_argument(
+            "--flower-port", type=int, default=5555, help="0: any free one (default %(default)s)."
+        )
+        parser.add_argument("--no-flower", action="store_true", help="Leave Flower out.")
+        parser.add_argument("--workers", type=int, default=1, help="Worker processes (default %(default)s).")
+        parser.add_argument(
+            "--beats", type=int, default=1, help="Beats: a leader, standbys (default %(default)s)."
+        )
+        parser.add_argument(
+            "--concurrency", type=int, help="Pool processes of each worker (default: the cores)."
+        )
+        parser.add_argument(
+            "--data-dir", type=Path, help="Where embedded data is kept (default CARILLON_DATA_DIR)."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            up(
+                UpOptions(
+                    data_dir=options["data_dir"] or settings.PLATFORM.data_dir,
+                    host=options["host"],
+                    port=options["port"],
+                    flower_port=None if options["no_flower"] else options["flower_port"],
+                    workers=options["workers"],
+                    beats=options["beats"],
+                    concurrency=options["concurrency"],
+                )
+            )
+        except UpError as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            self.stderr.write("Stopped while starting.")

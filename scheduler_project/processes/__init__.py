@@ -1,0 +1,1 @@
+"""What ``manage.py up`` runs: a supervisor of child processes, and the children Carillon consists of."""

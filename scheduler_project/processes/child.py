@@ -1,0 +1,141 @@
+"""One supervised child: how it is started, when it is started again, how it is stopped.
+
+A child leads a session of its own, so a signal reaches it, and everything it forked, only through us. When
+it ends, by whatever cause, what is left of its process group is killed before its pid can be given to a
+stranger. When we are killed, the kernel kills it.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import IntEnum
+from pathlib import Path
+from typing import IO
+
+from scheduler_project.embedded.server import die_with_parent
+
+FIRST_BACKOFF = timedelta(seconds=1)
+LONGEST_BACKOFF = timedelta(seconds=30)
+LIFE_THAT_RESETS_BACKOFF = timedelta(seconds=60)
+FORCED_TIMEOUT = timedelta(seconds=5)
+READ_BYTES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """A process to keep alive. ``order`` says who is stopped first (lowest); equals stop together.
+
+    ``stop_signal`` asks it to finish; after ``stop_timeout`` ``force_signal`` asks it to give up, and
+    ``FORCED_TIMEOUT`` later its whole group is killed. ``env`` is added to ours.
+    """
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout: timedelta = timedelta(seconds=10)
+    force_signal: signal.Signals = signal.SIGKILL
+    order: int = 0
+
+
+class Stage(IntEnum):
+    """How firmly a child has been asked to stop."""
+
+    KEPT = 0
+    ASKED = 1
+    FORCED = 2
+    KILLED = 3
+
+
+class Child:
+    """The present life of a ``ProcessSpec``, and what earlier ones say about the next. Times are monotonic."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self.stage = Stage.KEPT
+        self.process: subprocess.Popen[bytes] | None = None
+        self.output: IO[bytes] | None = None
+        self.starts = 0
+        self.start_at = 0.0  # when to start next; meaningful while no process is there
+        self.stage_ends_at = float("inf")
+        self._started_at = 0.0
+        self._backoff = FIRST_BACKOFF
+
+    def start(self) -> None:
+        """Start it. Raises ``OSError`` when its program cannot be executed."""
+        self._started_at = time.monotonic()
+        self.starts += 1
+        self.process = subprocess.Popen(  # noqa: S603
+            self.spec.argv,
+            env={**os.environ, **self.spec.env},
+            cwd=self.spec.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )
+        self.output = self.process.stdout
+        assert self.output is not None
+        os.set_blocking(self.output.fileno(), False)
+
+    def read(self) -> bytes | None:
+        """What it has printed since; empty when its output is closed, None when there is nothing for now."""
+        try:
+            return os.read(self.output.fileno(), READ_BYTES) if self.output else b""
+        except BlockingIOError:
+            return None
+
+    def reap(self) -> int | None:
+        """Its return code (negative: the signal) once it has ended, with its whole group; None before."""
+        if self.process is None:
+            return None
+        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        # Not reaped yet, so the number of its group is still its own.
+        self._signal_group(signal.SIGKILL)
+        code = self.process.wait()
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """Kill it and its group at once, and wait for its end."""
+        if self.process:
+            self._signal_group(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def schedule_restart(self) -> timedelta:
+        """Decide when to start again and return the delay: doubled each time, forgotten after a good life."""
+        now = time.monotonic()
+        if now - self._started_at >= LIFE_THAT_RESETS_BACKOFF.total_seconds():
+            self._backoff = FIRST_BACKOFF
+        delay = self._backoff
+        self._backoff = min(delay * 2, LONGEST_BACKOFF)
+        self.start_at = now + delay.total_seconds()
+        return delay
+
+    def press(self, *, hasten: bool = False) -> None:
+        """Ask it to stop, one stage more firmly than before; ``hasten`` shortens the wait for an answer."""
+        self.stage = Stage(min(self.stage + 1, Stage.KILLED))
+        patience = self.spec.stop_timeout if self.stage is Stage.ASKED and not hasten else FORCED_TIMEOUT
+        self.stage_ends_at = time.monotonic() + patience.total_seconds()
+        if self.process is None:
+            return
+        if self.stage is Stage.ASKED:
+            os.kill(self.process.pid, self.spec.stop_signal)  # Popen's own would reap it first
+        elif self.stage is Stage.FORCED and self.spec.force_signal is not signal.SIGKILL:
+            os.kill(self.process.pid, self.spec.force_signal)
+        else:
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self.process:
+            with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+                os.killpg(self.process.pid, number)

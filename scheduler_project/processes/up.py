@@ -1,0 +1,171 @@
+"""``manage.py up``: the whole of Carillon in one terminal.
+
+Order of a start: servers, migrations, admin account, then web, beats, workers and Flower together. Order of a
+stop: web (nothing new comes in), beats (nothing new is dispatched, the lease is handed over), workers (what
+runs may finish), Flower, servers. A failure before the children run ends ``up`` with its reason; a failure after
+that is the child's, and is met by starting it again.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from scheduler_project.embedded import paths
+from scheduler_project.embedded.server import EmbeddedError, die_with_parent
+from scheduler_project.embedded.stack import EmbeddedStack
+from scheduler_project.processes.child import ProcessSpec
+from scheduler_project.processes.console import Console
+from scheduler_project.processes.supervisor import SUPERVISOR, Supervisor
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
+CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
+# The web workers of an ``up`` that was killed notice it, and let go of the port, within a second or two.
+PORT_PATIENCE = timedelta(seconds=4)
+
+
+class UpError(RuntimeError):
+    """``up`` cannot start; the message says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """What the command line asks for. A port of 0 is any free one; ``flower_port`` None leaves Flower out."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    flower_port: int | None = 5555
+    workers: int = 1
+    beats: int = 1
+    concurrency: int | None = None
+
+
+def up(options: UpOptions) -> None:
+    """Run everything until SIGINT, SIGTERM or SIGHUP; return when nothing is left running.
+
+    Raises ``UpError`` when it cannot start.
+    """
+    try:
+        with EmbeddedStack(data_dir=options.data_dir) as stack:
+            _run(options, stack)
+    except (EmbeddedError, PermissionError) as error:
+        raise UpError(str(error)) from error
+
+
+def _run(options: UpOptions, stack: EmbeddedStack) -> None:
+    ports = {"web": _free_port(options.host, options.port, option="--port")}
+    if options.flower_port is not None:
+        ports["flower"] = _free_port(options.host, options.flower_port, option="--flower-port")
+    urls = {name: f"http://{_in_url(options.host)}:{port}" for name, port in ports.items()}
+    env = {"CARILLON_DATA_DIR": str(stack.data_dir), "PYTHONUNBUFFERED": "1"}
+    if "flower" in urls:
+        env.setdefault("CARILLON_FLOWER_URL", os.environ.get("CARILLON_FLOWER_URL") or urls["flower"])
+    specs = list(process_specs(options, ports=ports, env=env, data_dir=stack.data_dir))
+    console = Console(names=[SUPERVISOR, *(spec.name for spec in specs)])
+
+    for line in _manage("migrate", "--no-input", env=env).splitlines():
+        console.say(SUPERVISOR, line)
+    admin = json.loads(_manage("ensure_admin", "--json", env=env))
+
+    console.say(
+        SUPERVISOR, f"Carillon  {urls['web']}/admin/  API {urls['web']}/api/docs  data {stack.data_dir}"
+    )
+    if "flower" in urls:
+        console.say(
+            SUPERVISOR,
+            f"Flower    {urls['flower']}  user admin, password in {stack.data_dir}/flower-password",
+        )
+    if admin["created"]:
+        console.say(
+            SUPERVISOR, f"Login     user {admin['username']}, password {admin['password']} (shown only now)"
+        )
+    about = {"urls": urls, "ports": ports, "servers": stack.pids}
+    Supervisor(
+        specs, state_path=stack.data_dir / "run" / "processes.json", about=about, console=console
+    ).run()
+    console.say(SUPERVISOR, "stopped")
+
+
+def process_specs(
+    options: UpOptions, *, ports: Mapping[str, int], env: Mapping[str, str], data_dir: Path
+) -> Iterator[ProcessSpec]:
+    """The processes of Carillon, first to be stopped first. ``ports`` are of ``web`` and, if wanted, ``flower``."""
+    spec = partial(ProcessSpec, env=env, cwd=PROJECT_DIR)
+    bind = ("--bind", f"{_in_url(options.host)}:{ports['web']}", "--no-control-socket")
+    pool = ("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--graceful-timeout", "10")
+    yield spec(
+        name="web",
+        argv=[sys.executable, "-m", "gunicorn", "scheduler_project.wsgi:application", *bind, *pool],
+        stop_timeout=timedelta(seconds=15),
+        order=0,
+    )
+    for i in range(1, options.beats + 1):
+        argv = [*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile="]
+        yield spec(name=f"beat{i}", argv=argv, order=1)
+    concurrency = [] if options.concurrency is None else ["--concurrency", str(options.concurrency)]
+    for i in range(1, options.workers + 1):
+        quiet = ("--without-gossip", "--without-mingle")
+        yield spec(
+            name=f"worker{i}",
+            argv=[*CELERY, "worker", "-E", *quiet, "-n", f"worker{i}@%h", *concurrency],
+            stop_timeout=timedelta(seconds=30),
+            force_signal=signal.SIGQUIT,  # Celery's cold shutdown
+            order=2,
+        )
+    if "flower" in ports:
+        # By environment: arguments are everybody's to read.
+        login = f"admin:{paths.kept_secret(data_dir, 'flower-password')}"
+        address = (f"--address={options.host}", f"--port={ports['flower']}")
+        yield spec(
+            name="flower",
+            argv=[*CELERY, "flower", *address, "--enable_events=False", "--persistent=False"],
+            env={**env, "FLOWER_BASIC_AUTH": login},
+            order=3,
+        )
+
+
+def _manage(*arguments: str, env: Mapping[str, str]) -> str:
+    """The standard output of ``manage.py`` with ``arguments``, run to its end."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "manage.py", *arguments],
+        env={**os.environ, **env},
+        cwd=PROJECT_DIR,
+        check=False,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        preexec_fn=die_with_parent(signal.SIGTERM),
+    )
+    if done.returncode:
+        raise UpError(f"manage.py {arguments[0]} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _free_port(host: str, port: int, *, option: str) -> int:
+    """``port`` if it can be bound, or any free one for 0. Raises ``UpError`` when it stays taken."""
+    deadline = time.monotonic() + PORT_PATIENCE.total_seconds()
+    while True:
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            with socket.create_server((host, port), family=family) as server:
+                return int(server.getsockname()[1])
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UpError(
+                    f"Port {port} on {host} cannot be used ({error.strerror or error}): "
+                    f"give another {option}, or {option} 0 for any free one."
+                ) from error
+        time.sleep(0.2)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
