@@ -1,0 +1,309 @@
+"""What people do to jobs: create, edit, pause, resume, cancel, delete, run now (DESIGN §9 "Edits").
+
+The API, the admin and the commands write through these functions alone. Each runs in one transaction; those that
+change whether something may start lock the tenant first, which keeps dispatch away, and then the job, which keeps the
+materializer away: whatever was acknowledged holds for every firing after it (DESIGN §2.8). Times come from the
+database's clock.
+
+A job that is not the tenant's, is deleted, or whose id is no UUID raises ``NotFound``. Every function may be repeated;
+pausing what is paused, resuming what is active and cancelling what is cancelled change nothing.
+"""
+
+import hashlib
+from collections.abc import Container
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import IntegrityError
+
+from jobs.actions import definition as definitions
+from jobs.actions import schedules
+from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
+from jobs.core.schedule import fire_times, next_fire
+from jobs.core.states import JobStatus
+from jobs.models import Job, Origin, Trigger
+from jobs.models.fields import new_id
+from jobs.store import db, history, lifecycle
+from jobs.store import jobs as job_store
+from jobs.store.jobs import Firing
+from tenants.models import Tenant
+
+#: Below the quota by more than this, jobs are counted without a lock: no so many creators act at once.
+_QUOTA_MARGIN = 1000
+#: Firings that are put on record, one row each, before an edit or resume moves on from them.
+_MOST_OVERDUE = 1000
+_NAME_TAKEN = "job_name_unique_among_living"
+_PARTITIONS = 256
+_TICK = timedelta(microseconds=1)
+
+
+class EditedMeanwhile(Conflict):
+    """The job's version is not the one the caller meant to change (HTTP 412)."""
+
+
+def create_job(*, tenant: Tenant, definition: object) -> Job:
+    """Create a job of ``tenant`` from the API's JSON shape (DESIGN §10); it is active at once.
+
+    A one-time or immediate job may leave its name out and gets one. Raises ``InvalidInput`` with every faulty field,
+    ``Conflict`` (field ``name``) when a living job has the name, ``QuotaExceeded`` (``max_jobs``).
+    """
+    now = history.database_now()
+    columns = definitions.parse(definition, tenant=tenant, now=now)
+    job_id = new_id()
+    columns["name"] = columns["name"] or f"{columns['job_type']}-{job_id.hex[-12:]}"
+    job = Job(
+        id=job_id, tenant=tenant, partition_key=_partition(job_id), created_at=now, updated_at=now, **columns
+    )
+    job.next_fire_at = schedules.first_instant(definitions.schedule_of(job), now=now)
+    with db.atomic():
+        _check_quota(tenant)
+        _save(job)
+    return job
+
+
+def update_job(
+    *,
+    tenant: Tenant,
+    job_id: UUID | str,
+    changes: object,
+    expected_version: int | None = None,
+    whole: bool = False,
+) -> Job:
+    """Edit a job: ``changes`` is a JSON merge patch over its representation, or with ``whole`` its full definition.
+
+    Makes a new version: firings ahead are withdrawn and materialized anew, what is due already runs under the new
+    version, what runs finishes under the old. A change of the name alone leaves every firing where it is; no change
+    leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or completed),
+    ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
+    """
+    with db.atomic():
+        job = _lock(tenant, job_id)
+        _check_version(job, expected_version)
+        if job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED):
+            raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
+        now = history.database_now()
+        columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole)
+        changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
+        if not changed:
+            return job
+        next_fire_at = job.next_fire_at if changed.keys() == {"name"} else _settle_edit(job, changed, now)
+        for name, value in changed.items():
+            setattr(job, name, value)
+        job.next_fire_at, job.version, job.updated_at = next_fire_at, job.version + 1, now
+        _save(job, [*changed, "next_fire_at", "version", "updated_at"])
+        lifecycle.restamp(job_id=job.id, version=job.version, priority=job.priority, job_type=job.job_type)
+        return job
+
+
+def pause_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+    """Start nothing more of this job until it is resumed; what runs finishes. Raises ``Conflict``, ``NotFound``."""
+    with db.atomic():
+        job = _lock(tenant, job_id)
+        if job.status == JobStatus.PAUSED:
+            return job
+        _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be paused")
+        lifecycle.hand_back(job_id=job.id)
+        lifecycle.hold(job_id=job.id, held=True)
+        return _set_status(job, JobStatus.PAUSED, next_fire_at=job.next_fire_at)
+
+
+def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+    """Let a paused job go on from now: what fell due meanwhile is ``skipped: paused``.
+
+    Raises ``Conflict`` when it is cancelled or completed, or its schedule can no longer be computed; ``NotFound``.
+    """
+    with db.atomic():
+        job = _lock(tenant, job_id)
+        if job.status == JobStatus.ACTIVE:
+            return job
+        _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be resumed")
+        now = history.database_now()
+        try:
+            _record_overdue(job, now)
+            next_fire_at = next_fire(definitions.schedule_of(job), after=now)
+        except ScheduleError as error:
+            raise Conflict(str(error)) from error
+        lifecycle.skip_paused(job_id=job.id)
+        lifecycle.hold(job_id=job.id, held=False)
+        return _set_status(job, JobStatus.ACTIVE, next_fire_at=next_fire_at)
+
+
+def cancel_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+    """End a job for good: what waits is cancelled, what runs is asked to stop. Raises ``NotFound``."""
+    with db.atomic():
+        return _cancel(_lock(tenant, job_id))
+
+
+def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
+    """Cancel a job and take it out of sight; its name is free again and its history stays.
+
+    Raises ``NotFound``, ``EditedMeanwhile``.
+    """
+    with db.atomic():
+        job = _lock(tenant, job_id)
+        _check_version(job, expected_version)
+        _cancel(job)
+        job.deleted_at = job.updated_at = history.database_now()
+        job.save(update_fields=["deleted_at", "updated_at"])
+        return job
+
+
+def run_job_now(*, tenant: Tenant, job_id: UUID | str) -> Trigger:
+    """Make a trigger that is due now, beside the schedule, with its own idempotency key.
+
+    Not idempotent: every call is another firing. Raises ``Conflict`` when the job is paused or cancelled, ``NotFound``.
+    """
+    with db.atomic():
+        job = _lock(tenant, job_id)
+        _refuse(job, (JobStatus.PAUSED, JobStatus.CANCELLED), "be run")
+        key = f"job:{job.id}:run:{new_id()}"
+        while True:
+            # A trigger of the schedule may have this very microsecond; the clock moves on.
+            created = _materialize(job, [history.database_now()], origin=Origin.RUN_NOW, key=key)
+            if created:
+                return Trigger.objects.get(id=created[0])
+
+
+def set_status(*, tenant: Tenant, job_id: UUID | str, status: object) -> Job:
+    """Bring a job to ``status``: ``active`` resumes, ``paused`` pauses, ``cancelled`` cancels.
+
+    Raises ``InvalidInput`` under ``status``, and whatever the action does.
+    """
+    actions = {"active": resume_job, "paused": pause_job, "cancelled": cancel_job}
+    if not isinstance(status, str) or status not in actions:
+        raise InvalidInput({"status": f"Must be one of {', '.join(actions)}."})
+    return actions[status](tenant=tenant, job_id=job_id)
+
+
+def find_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+    """The living job of that id, for reading. Raises ``NotFound``."""
+    job = Job.objects.filter(tenant=tenant, deleted_at=None, id=parse_id(job_id, "job")).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def parse_id(given: UUID | str, noun: str) -> UUID:
+    """``given`` as a UUID; what is none cannot be found: raises ``NotFound``."""
+    try:
+        return given if isinstance(given, UUID) else UUID(given)
+    except (ValueError, AttributeError, TypeError):
+        raise NotFound(f"There is no such {noun}.") from None
+
+
+def _lock(tenant: Tenant, job_id: UUID | str) -> Job:
+    """The living job, with dispatch of its tenant and materializing of itself shut out until the transaction ends."""
+    wanted = parse_id(job_id, "job")
+    lifecycle.lock_tenant(tenant.id)
+    living = Job.objects.filter(tenant=tenant, deleted_at=None, id=wanted)
+    job = living.select_for_update(no_key=True).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def _refuse(job: Job, statuses: Container[str], participle: str) -> None:
+    if job.status in statuses:
+        raise Conflict(f"The job is {job.status} and cannot {participle}.")
+
+
+def _check_version(job: Job, expected: int | None) -> None:
+    if expected is not None and job.version != expected:
+        raise EditedMeanwhile(f"The job is at version {job.version}, not {expected}; read it again.")
+
+
+def _check_quota(tenant: Tenant) -> None:
+    living = Job.objects.filter(tenant=tenant, deleted_at=None)
+    used = living.count()
+    if used + _QUOTA_MARGIN > tenant.max_jobs:
+        lifecycle.lock_tenant(tenant.id)
+        used = living.count()
+    if used >= tenant.max_jobs:
+        raise QuotaExceeded("max_jobs", limit=tenant.max_jobs, used=used)
+
+
+def _save(job: Job, columns: list[str] | None = None) -> None:
+    """Insert the job, or update ``columns`` of it; the database says whether the name is free."""
+    try:
+        with db.atomic():
+            job.save(force_insert=columns is None, update_fields=columns)
+    except IntegrityError as error:
+        diagnosis = getattr(error.__cause__, "diag", None)
+        if diagnosis is None or diagnosis.constraint_name != _NAME_TAKEN:
+            raise
+        raise Conflict(f"Another job is named {job.name!r}; choose another name.", field="name") from error
+
+
+def _set_status(job: Job, status: JobStatus, *, next_fire_at: datetime | None) -> Job:
+    job.status, job.status_reason, job.next_fire_at = status, "", next_fire_at
+    job.updated_at = history.database_now()
+    job.save(update_fields=["status", "status_reason", "next_fire_at", "updated_at"])
+    return job
+
+
+def _cancel(job: Job) -> Job:
+    if job.status == JobStatus.CANCELLED:
+        return job
+    if job.status == JobStatus.ACTIVE:
+        _record_overdue_if_computable(job, history.database_now())
+    lifecycle.cancel_job(job_id=job.id)
+    return _set_status(job, JobStatus.CANCELLED, next_fire_at=None)
+
+
+def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
+    """Close the books on the old version of a job; returns the new version's next instant to materialize."""
+    before = definitions.schedule_of(job)
+    _record_overdue_if_computable(job, now)
+    if job.status == JobStatus.PAUSED:
+        lifecycle.hold(job_id=job.id, held=True)
+    lifecycle.hand_back(job_id=job.id)
+    lifecycle.withdraw_future(job_id=job.id)
+    edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
+    after = definitions.schedule_of(Job(**edited))
+    return next_fire(after, after=now) if after == before else schedules.first_instant(after, now=now)
+
+
+def _record_overdue(job: Job, now: datetime) -> None:
+    """Insert the firings that fell due by ``now`` and that no beat has materialized, for none may vanish unrecorded.
+
+    At most ``_MOST_OVERDUE``, the oldest. Raises ``ScheduleError``.
+    """
+    if job.next_fire_at is None or job.next_fire_at > now:
+        return
+    schedule = definitions.schedule_of(job)
+    instants = fire_times(schedule, after=job.next_fire_at - _TICK, until=now, limit=_MOST_OVERDUE)
+    _materialize(job, instants)
+
+
+def _record_overdue_if_computable(job: Job, now: datetime) -> None:
+    try:
+        _record_overdue(job, now)
+    except ScheduleError:
+        # Such a schedule names no instants. This edit mends it, or this cancel ends it.
+        return
+
+
+def _materialize(
+    job: Job, instants: list[datetime], *, origin: str = Origin.SCHEDULE, key: str = ""
+) -> list[UUID]:
+    return job_store.materialize(
+        [
+            Firing(
+                job_id=job.id,
+                tenant_id=job.tenant_id,
+                job_type=job.job_type,
+                job_version=job.version,
+                priority=job.priority,
+                scheduled_for=instant,
+                due_at=instant,
+                origin=str(origin),
+                idempotency_key=key,
+            )
+            for instant in instants
+        ]
+    )
+
+
+def _partition(job_id: UUID) -> int:
+    """The beat partition of a job: stable, and even whatever the ids have in common."""
+    return int.from_bytes(hashlib.sha256(job_id.bytes).digest()[:2], "big") % _PARTITIONS

@@ -1,0 +1,114 @@
+"""What operators do to tenants and their API keys, and how a key is recognised.
+
+A key reads ``ck_<prefix>_<secret>``. The prefix (12 characters) finds the row and may be shown; of the secret (256
+random bits, url-safe) only the SHA-256 is kept, so a key is shown once, when it is made. Bad values raise Django's
+``ValidationError`` by field, because this app knows nothing of jobs; so do names that are taken.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import DateTimeField, Func, Q
+
+from tenants.models import ApiKey, Tenant
+
+_TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
+_PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+#: ``last_used_at`` is written no more often than this, so that reading does not become writing.
+_USE_RECORDED_EVERY = timedelta(minutes=1)
+
+
+class _DatabaseNow(Func):
+    """The database's clock, which tests can set."""
+
+    function = "carillon_now"
+    output_field = DateTimeField()
+
+
+def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
+    """Create a tenant with a fresh webhook secret; ``quotas`` are columns such as ``weight`` or ``max_in_flight``.
+
+    ``name`` defaults to the slug. Raises ``ValidationError`` by field.
+    """
+    tenant = Tenant(slug=slug, name=name or slug, webhook_secret=_new_webhook_secret(), **quotas)
+    tenant.full_clean()
+    try:
+        with transaction.atomic():
+            tenant.save(force_insert=True)
+    except IntegrityError as error:
+        raise ValidationError({"slug": "A tenant with this slug exists."}) from error
+    return tenant
+
+
+def create_api_key(
+    *, tenant: Tenant, name: str, scopes: Iterable[str], expires_at: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """Create a key and return it with its text, which nobody can learn again.
+
+    ``scopes`` holds some of ``read``, ``write``, ``worker``. Raises ``ValidationError`` by field.
+    """
+    wanted = list(dict.fromkeys(scopes))
+    if not wanted or not set(wanted) <= set(ApiKey.Scope.values):
+        raise ValidationError({"scopes": f"Choose some of {', '.join(ApiKey.Scope.values)}."})
+    prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    key = ApiKey(
+        tenant=tenant,
+        name=name,
+        prefix=prefix,
+        secret_hash=_digest(secret),
+        scopes=wanted,
+        expires_at=expires_at,
+    )
+    key.full_clean()
+    key.save(force_insert=True)
+    return key, f"ck_{prefix}_{secret}"
+
+
+def revoke_api_key(*, key: ApiKey) -> ApiKey:
+    """Refuse the key from now on. May be repeated; the first time stands."""
+    ApiKey.objects.filter(id=key.id, revoked_at=None).update(revoked_at=_DatabaseNow())
+    key.refresh_from_db()
+    return key
+
+
+def authenticate(token: str) -> ApiKey | None:
+    """The live key whose text is ``token``, with its tenant; None for any other text.
+
+    Refused alike: unknown, revoked, expired by the database's clock, of a suspended tenant. Notes the use at most once
+    a minute.
+    """
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        return None
+    key = (
+        ApiKey.objects.select_related("tenant")
+        .filter(
+            Q(expires_at=None) | Q(expires_at__gt=_DatabaseNow()), prefix=match["prefix"], revoked_at=None
+        )
+        .exclude(tenant__status=Tenant.Status.SUSPENDED)
+        .annotate(now=_DatabaseNow())
+        .first()
+    )
+    if key is None or not hmac.compare_digest(key.secret_hash, _digest(match["secret"])):
+        return None
+    if key.last_used_at is None or key.last_used_at <= key.now - _USE_RECORDED_EVERY:
+        ApiKey.objects.filter(id=key.id).update(last_used_at=_DatabaseNow())
+    return key
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _new_webhook_secret() -> str:
+    """32 random bytes as Standard Webhooks spells them."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
