@@ -128,7 +128,8 @@ CELERY_ACCEPT_CONTENT = ["json"]
 # The lease recovers lost work, never the broker: acknowledge on receipt.
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_CREATE_MISSING_QUEUES = False
-CELERY_TASK_DEFAULT_QUEUE = "jobs.noop"
+# Nothing of ours goes there; it only names the exchange that other projects share with us.
+CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TASK_QUEUES: list[Queue] = []  # one per job type; filled by scheduler_project.celery
 CELERY_TASK_SEND_SENT_EVENT = False
 CELERY_TASK_TRACK_STARTED = False

@@ -1,0 +1,32 @@
+"""Handlers that misbehave, loaded through CARILLON_HANDLER_MODULES by the tests."""
+
+import os
+import time
+
+from jobs.handlers import Context, job_type
+
+
+@job_type("test.raises")
+def raises(ctx: Context, payload: dict) -> None:
+    raise RuntimeError("deliberate")
+
+
+@job_type("test.hangs", timeout_seconds=1)
+def hangs(ctx: Context, payload: dict) -> None:
+    while True:
+        time.sleep(0.05)
+
+
+@job_type("test.returns_nonsense")
+def returns_nonsense(ctx: Context, payload: dict) -> object:
+    return object()
+
+
+@job_type("test.dies")
+def dies(ctx: Context, payload: dict) -> None:
+    os._exit(9)
+
+
+@job_type("test.works")
+def works(ctx: Context, payload: dict) -> dict:
+    return {"attempt": ctx.attempt_number}

@@ -1,0 +1,53 @@
+"""Whatever a handler does, its attempt says so, its trigger follows the policy, and the others are unharmed."""
+
+import json
+
+import pytest
+
+from tests.cluster.stage import Stage, wait_until
+
+pytestmark = pytest.mark.cluster
+
+#: job type -> attempt state, error code, the trigger's end after two attempts
+EXPECTED = {
+    "test.raises": ("failed", "RuntimeError", "exhausted"),
+    "test.hangs": ("timed_out", "", "exhausted"),
+    "test.returns_nonsense": ("failed", "", "exhausted"),
+    "test.dies": ("lost", "", "exhausted"),
+}
+RETRY = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
+
+
+class TestMisbehavingHandlers:
+    def test_end_as_attempts_that_say_so_and_leave_others_unharmed(self):
+        environment = {"CARILLON_HANDLER_MODULES": "tests.cluster.handlers", "CARILLON_WORKER_LEASE_SECONDS": "3"}
+        with Stage(beats=1, workers=1, **environment) as stage:
+            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+            jobs = {}
+            for job_type in (*EXPECTED, "test.works"):
+                body = {"job_type": job_type, "schedule": {"type": "immediate"}, "retry_policy": RETRY, "payload": {}}
+                jobs[job_type] = stage.call("POST", "/jobs", key=key, body=body)["id"]
+
+            def trigger(job_type: str) -> dict:
+                return stage.call("GET", f"/jobs/{jobs[job_type]}/triggers", key=key)["results"][0]
+
+            for job_type, (state, error_class, reason) in EXPECTED.items():
+                dead = wait_until(
+                    lambda t=job_type: (found := trigger(t))["state"] == "dead" and found,
+                    timeout=60,
+                    what=f"{job_type} to be buried",
+                )
+                assert dead["reason"] == reason
+                attempts = stage.call("GET", f"/triggers/{dead['id']}/attempts", key=key)["results"]
+                assert [attempt["state"] for attempt in attempts] == [state, state], job_type
+                assert all(error_class in attempt["error_class"] for attempt in attempts)
+                assert all(attempt["error_message"] for attempt in attempts)
+            assert trigger("test.works")["state"] == "succeeded"
+            # The worker replaced the processes that died and still works.
+            again = stage.call("POST", "/jobs", key=key, body={**body, "name": "again"})["id"]
+            wait_until(
+                lambda: stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][:1]
+                and stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][0]["state"] == "succeeded",
+                timeout=30,
+                what="the worker to work on",
+            )

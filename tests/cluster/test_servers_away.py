@@ -1,0 +1,94 @@
+"""Postgres restarts, Redis comes back empty: every process waits and resumes by itself (DESIGN §2.9)."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from scheduler_project.embedded import paths
+from scheduler_project.embedded.postgres import EmbeddedPostgres
+from scheduler_project.embedded.redis import EmbeddedRedis
+from tests.cluster.receiver import Receiver
+from tests.cluster.stage import Stage, wait_until
+
+pytestmark = pytest.mark.cluster
+JOBS = 10
+
+
+@pytest.fixture
+def servers(tmp_path_factory):
+    data_dir = Path(tmp_path_factory.mktemp("servers"))
+    paths.ensure_data_dir(data_dir)
+    paths.reach_sockets(data_dir)
+    postgres, redis = (kind(data_dir=data_dir, ephemeral=True) for kind in (EmbeddedPostgres, EmbeddedRedis))
+    postgres.start()
+    redis.start()
+    yield data_dir, postgres, redis
+    redis.stop()
+    postgres.stop()
+
+
+@pytest.fixture
+def receiver():
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def stage(servers, receiver):
+    data_dir, _, _ = servers
+    urls = {
+        "database_url": paths.embedded_database_url(data_dir),
+        "redis_url": paths.embedded_redis_url(data_dir),
+    }
+    with Stage(beats=2, workers=1, **urls) as stage:
+        key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+        for number in range(JOBS):
+            body = {
+                "name": f"job-{number}",
+                "job_type": "webhook",
+                "schedule": {"type": "interval", "every_seconds": 2},
+                "payload": {"url": receiver.url},
+            }
+            stage.call("POST", "/jobs", key=key, body=body)
+        stage.key = key
+        flows(receiver, within=30)
+        yield stage
+
+
+def flows(receiver: Receiver, *, within: float) -> None:
+    """Twice as many deliveries as there are jobs arrive from now on."""
+    enough = len(receiver.deliveries) + 2 * JOBS
+    wait_until(lambda: len(receiver.deliveries) >= enough, timeout=within, what="deliveries to flow")
+
+
+class TestServersAway:
+    def test_keeps_its_connections_from_message_to_message(self, stage, receiver):
+        backends = "SELECT pid FROM pg_stat_activity WHERE application_name = 'carillon' AND datname = current_database()"
+        before = {row[0] for row in stage.query(backends)}
+        flows(receiver, within=30)
+        opened = {row[0] for row in stage.query(backends)} - before
+        assert len(opened) <= 4, f"{len(opened)} new connections during {2 * JOBS} messages"
+
+    def test_resumes_unaided_after_postgres_restarts(self, stage, servers, receiver):
+        _, postgres, _ = servers
+        pids = stage.pids("")
+        postgres.stop()
+        time.sleep(3)
+        postgres.start()
+        flows(receiver, within=60)
+        assert stage.pids("") == pids, "a process had to be restarted"
+
+    def test_resumes_unaided_after_redis_comes_back_empty(self, stage, servers, receiver):
+        data_dir, _, redis = servers
+        pids = stage.pids("")
+        redis.stop()
+        for leftover in (data_dir / "redis").glob("*.aof"):
+            leftover.unlink()
+        assert stage.call("GET", "/jobs", key=stage.key)["results"], "the API works without the broker"
+        time.sleep(3)
+        redis.start()
+        flows(receiver, within=60)
+        assert stage.pids("") == pids, "a process had to be restarted"
