@@ -84,14 +84,16 @@ def ensure_data_dir(data_dir: Path) -> Path:
     return resolved
 
 
-def reach_sockets(data_dir: Path) -> None:
-    """Make the short way to the sockets of a deep ``data_dir``; may be repeated.
+def reach_sockets(data_dir: Path) -> Path | None:
+    """Make, and return, the link to a ``data_dir`` too deep for its sockets' paths; may be repeated.
+
+    None when no link is needed.
 
     Raises ``PermissionError`` when somebody else holds the name.
     """
     resolved, base = data_dir.resolve(), _socket_base(data_dir)
     if base == resolved:
-        return
+        return None
     try:
         base.symlink_to(resolved)
     except FileExistsError:
@@ -100,6 +102,7 @@ def reach_sockets(data_dir: Path) -> None:
             raise PermissionError(
                 f"{base} is not our link to {resolved}: remove it or use a shorter path"
             ) from None
+    return base
 
 
 def _socket_base(data_dir: Path) -> Path:

@@ -69,9 +69,10 @@ class EmbeddedPostgres(EmbeddedServer):
     def prepare(self) -> None:
         if not self.directory.exists():
             self._initialize()
-        # No process works here (the caller has looked), so a lock file is stale; left in place it would stop
-        # Postgres whenever its pid has meanwhile been given to another program.
-        (self.directory / "postmaster.pid").unlink(missing_ok=True)
+        # No process works here (the caller has looked), so lock files are stale; left in place they would stop
+        # Postgres whenever their pid is a zombie's, or has meanwhile been given to another program.
+        for lock in ("postmaster.pid", f"{paths.POSTGRES_SOCKET}.lock"):
+            (self.directory / lock).unlink(missing_ok=True)
 
     def command(self) -> tuple[list[str], Mapping[str, Any]]:
         argv = [str(postgres_programs(self.account) / "postgres")]

@@ -58,7 +58,8 @@ class EmbeddedStack:
             paths.ensure_data_dir(self.data_dir)
             started.enter_context(_sole_owner(self.data_dir / "lock"))
             started.enter_context(_orderly_sigterm())
-            paths.reach_sockets(self.data_dir)
+            if link := paths.reach_sockets(self.data_dir):
+                started.callback(link.unlink, missing_ok=True)
             for server in self.servers:
                 started.callback(server.stop)
                 server.start()
