@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-REQUIREMENTS := base embedded dev bench
+REQUIREMENTS := base local dev bench
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -54,9 +54,9 @@ $(VENV)/.made:
 	@python=$$(sh requirements/find-python.sh) && echo "Making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.run: requirements/base.txt requirements/embedded.txt $(VENV)/.made
+$(VENV)/.run: requirements/base.txt requirements/local.txt $(VENV)/.made
 	@echo "Installing what Carillon needs (once; about a minute)"
-	@$(PIP) -r requirements/base.txt -r requirements/embedded.txt
+	@$(PIP) -r requirements/base.txt -r requirements/local.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
