@@ -27,6 +27,9 @@ log = get_logger()
 BLOCKED_SECONDS = 0.05
 REAP_EVERY_SECONDS = 1.0
 AWAY_SECONDS = 1.0
+#: A new leader takes back what its predecessor queued longer ago than this and nobody claimed: it may have died between
+#: commit and publish, and the usual deadline would make that firing later than a change of leaders may.
+TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
 
 
@@ -51,6 +54,7 @@ class Cycle:
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
         self._reap_at = 0.0
+        self._term: int | None = None
 
     def tick(self) -> float:
         """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
@@ -67,6 +71,13 @@ class Cycle:
             return AWAY_SECONDS
 
     def _lead(self, reign: Reign) -> float:
+        if reign.term != self._term:
+            reap(
+                reign=reign,
+                deadline=min(TAKEOVER_DEADLINE, self._settings.dispatch_deadline),
+                limit=REAP_BATCH,
+            )
+            self._term = reign.term
         more = self._materialize(reign)
         blocked = False
         if self._ready():

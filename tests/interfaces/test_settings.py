@@ -1,0 +1,100 @@
+"""The environment is checked as a whole at start (12-factor): every bad setting is named at once."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from scheduler_project import environment
+
+GOOD = {
+    "DATABASE_URL": "postgresql://carillon:secret@db:5432/carillon",
+    "REDIS_URL": "redis://redis:6379/0",
+    "SECRET_KEY": "k" * 50,
+    "ALLOWED_HOSTS": "carillon.example.org, other.example.org",
+}
+
+
+@pytest.fixture
+def environ(monkeypatch, tmp_path):
+    """The environment with nothing of ours in it but a data directory."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("CARILLON_") or name in {*GOOD, "BROKER_URL", "DEBUG", "CSRF_TRUSTED_ORIGINS"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CARILLON_DATA_DIR", str(tmp_path / "data"))
+
+    def set_all(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
+class TestEnvironment:
+    def test_lists_every_bad_setting_at_once_and_what_would_be_right(self, environ):
+        environ(
+            DATABASE_URL="mysql://db/x",
+            REDIS_URL="http://redis",
+            SECRET_KEY="short",
+            CARILLON_LEADER_LEASE_SECONDS="1000",
+            CARILLON_QUEUE_WINDOW="many",
+            CARILLON_WEBHOOK_ALLOW_NETWORKS="10.0.0.0/33",
+            CARILLON_LOG_FORMAT="xml",
+        )
+        with pytest.raises(ImproperlyConfigured) as refusal:
+            environment.load()
+        message = str(refusal.value)
+        for name in (
+            "DATABASE_URL: must look like postgresql://",
+            "REDIS_URL: must look like redis://",
+            "SECRET_KEY: ",
+            "CARILLON_LEADER_LEASE_SECONDS: ",
+            "CARILLON_QUEUE_WINDOW: ",
+            "CARILLON_WEBHOOK_ALLOW_NETWORKS: ",
+            "CARILLON_LOG_FORMAT: ",
+        ):
+            assert name in message
+
+    def test_never_echoes_a_secret(self, environ):
+        environ(DATABASE_URL="mysql://user:hunter2@db/x", SECRET_KEY="hunter2")
+        with pytest.raises(ImproperlyConfigured) as refusal:
+            environment.load()
+        assert "hunter2" not in str(refusal.value)
+
+    def test_takes_a_complete_production_environment(self, environ):
+        environ(**GOOD)
+        platform, engine = environment.load()
+        assert platform.database()["HOST"] == "db"
+        assert platform.database()["OPTIONS"]["connect_timeout"] == 5
+        assert platform.broker() == "redis://redis:6379/0"
+        assert platform.hosts() == ["carillon.example.org", "other.example.org"]
+        assert engine.leader_election
+
+    @pytest.mark.parametrize("missing", ["SECRET_KEY", "ALLOWED_HOSTS"])
+    def test_has_no_built_in_secrets_or_hosts_outside_the_embedded_mode(self, environ, missing):
+        environ(**{name: value for name, value in GOOD.items() if name != missing})
+        with pytest.raises(ImproperlyConfigured, match=f"{missing}: is required"):
+            environment.load()
+
+    def test_makes_and_keeps_a_secret_key_in_the_embedded_mode(self, environ, tmp_path):
+        platform, _ = environment.load()
+        key = platform.key()
+        assert len(key) >= 32
+        assert environment.load()[0].key() == key
+        assert platform.hosts() == list(environment.LOOPBACK_HOSTS)
+        assert platform.broker().startswith("redis+socket://")
+
+    def test_prefers_a_broker_of_its_own(self, environ):
+        environ(**GOOD, BROKER_URL="amqp://user:password@rabbit:5672//")
+        assert environment.load()[0].broker() == "amqp://user:password@rabbit:5672//"
+
+    def test_refuses_a_dispatch_batch_that_exceeds_its_window(self, environ):
+        environ(CARILLON_DISPATCH_BATCH="500", CARILLON_QUEUE_WINDOW="100")
+        with pytest.raises(ImproperlyConfigured, match="must not exceed"):
+            environment.load()
+
+    def test_reads_lists_separated_by_commas(self, environ):
+        environ(CARILLON_HANDLER_MODULES="a.b, c", CARILLON_WEBHOOK_ALLOW_NETWORKS="10.0.0.0/8,::1/128")
+        _, engine = environment.load()
+        assert engine.handler_modules == ("a.b", "c")
+        assert [str(network) for network in engine.webhook_allow_networks] == ["10.0.0.0/8", "::1/128"]
