@@ -1,4 +1,4 @@
-"""kill -9 of leaders and of workers under load, judged from outside by the receiver's log (DESIGN §2.1, 2.2, 2.4, 2.11).
+"""kill -9 of leaders and of workers under load, judged from outside by the receiver's log (DESIGN §2, 1-4 and 11).
 
 Expected firings are computed from the API's acknowledged answers alone. Each run prints its seed; ``SEED`` repeats one.
 """

@@ -20,12 +20,20 @@ RETRY = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 0.1, "j
 
 class TestMisbehavingHandlers:
     def test_end_as_attempts_that_say_so_and_leave_others_unharmed(self):
-        environment = {"CARILLON_HANDLER_MODULES": "tests.cluster.handlers", "CARILLON_WORKER_LEASE_SECONDS": "3"}
+        environment = {
+            "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
+            "CARILLON_WORKER_LEASE_SECONDS": "3",
+        }
         with Stage(beats=1, workers=1, **environment) as stage:
             key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
             jobs = {}
             for job_type in (*EXPECTED, "test.works"):
-                body = {"job_type": job_type, "schedule": {"type": "immediate"}, "retry_policy": RETRY, "payload": {}}
+                body = {
+                    "job_type": job_type,
+                    "schedule": {"type": "immediate"},
+                    "retry_policy": RETRY,
+                    "payload": {},
+                }
                 jobs[job_type] = stage.call("POST", "/jobs", key=key, body=body)["id"]
 
             def trigger(job_type: str) -> dict:
@@ -46,8 +54,11 @@ class TestMisbehavingHandlers:
             # The worker replaced the processes that died and still works.
             again = stage.call("POST", "/jobs", key=key, body={**body, "name": "again"})["id"]
             wait_until(
-                lambda: stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][:1]
-                and stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][0]["state"] == "succeeded",
+                lambda: (
+                    stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][:1]
+                    and stage.call("GET", f"/jobs/{again}/triggers", key=key)["results"][0]["state"]
+                    == "succeeded"
+                ),
                 timeout=30,
                 what="the worker to work on",
             )

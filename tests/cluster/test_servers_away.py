@@ -66,7 +66,10 @@ def flows(receiver: Receiver, *, within: float) -> None:
 
 class TestServersAway:
     def test_keeps_its_connections_from_message_to_message(self, stage, receiver):
-        backends = "SELECT pid FROM pg_stat_activity WHERE application_name = 'carillon' AND datname = current_database()"
+        backends = (
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE application_name = 'carillon' AND datname = current_database()"
+        )
         before = {row[0] for row in stage.query(backends)}
         flows(receiver, within=30)
         opened = {row[0] for row in stage.query(backends)} - before
