@@ -1,5 +1,23 @@
-"""URLs of the whole project."""
+"""URLs of the whole project: the admin, the API with its documentation, and the health checks."""
 
-from django.urls import URLPattern, URLResolver
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from jobs.api.problems import unknown_path
+from jobs.api.views import health
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", admin.site.urls),
+    path("livez", health.livez, name="livez"),
+    path("readyz", health.readyz, name="readyz"),
+    path("api/v1/", include("jobs.api.urls")),
+    path("api/schema", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    re_path(r"^api(/|$)", unknown_path, name="unknown"),
+]
+
+handler400 = "jobs.api.problems.bad_request"
+handler500 = "jobs.api.problems.server_error"

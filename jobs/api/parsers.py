@@ -1,0 +1,85 @@
+"""The bodies the API takes: JSON that every reader would understand the same way, of bounded size.
+
+Refused before anything looks at the content: too large (413), nested too deep, NaN, repeated keys, numbers or texts
+that cannot be stored (400, by path where the fault can be placed). No body at all is an empty object.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from rest_framework.parsers import BaseParser
+
+from jobs.core.errors import InvalidInput
+from jobs.core.json_rules import MAX_DEPTH, check_json, loads_strict
+
+#: The name of the body itself among the fields of an error.
+BODY = "body"
+#: A whole string, a bracket, or the colon that makes the string before it a key.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}:]', re.DOTALL)
+
+
+class StrictJSONParser(BaseParser):
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The parsed body. Raises ``InvalidInput`` (field ``body``, or the path) and ``RequestDataTooBig``."""
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        raw = stream.read(limit + 1)
+        if len(raw) > limit:
+            raise RequestDataTooBig(f"The body is larger than {limit} bytes.")
+        if not raw.strip():
+            return {}
+        try:
+            value = loads_strict(raw)
+            check_json(value, field="", max_bytes=limit)
+        except InvalidInput as error:
+            raise _placed(error, raw) from None
+        return value
+
+
+class MergePatchParser(StrictJSONParser):
+    """RFC 7396 under its own media type."""
+
+    media_type = "application/merge-patch+json"
+
+
+def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:
+    """The error under a field's name. What the strict reader refuses has none: find it with a lenient one."""
+    if "" not in error.errors:
+        return error
+    if (key := _too_deep_under(raw)) is not None:
+        return error.under(key)
+    try:
+        check_json(json.loads(raw), field="", max_bytes=len(raw) * 6)
+    except InvalidInput as found:
+        return found if "" not in found.errors else error.under(BODY)
+    except ValueError:
+        return error.under(BODY)
+    return error.under(BODY)
+
+
+def _too_deep_under(raw: bytes) -> str | None:
+    """The top-level key under which ``raw`` nests too deep; None when it does not, or lies under no key."""
+    depth, string, key = 0, b"", None
+    for match in _TOKEN.finditer(raw):
+        token = match[0]
+        if token == b":" and depth == 1:
+            key = string.decode("utf-8", "replace").strip('"')
+        elif token in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return ascii(key).strip("'")[:40] if key else BODY
+        elif token in (b"]", b"}"):
+            depth -= 1
+        else:
+            string = token
+    return None

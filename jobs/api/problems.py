@@ -1,0 +1,144 @@
+"""Errors as ``application/problem+json`` (RFC 9457): whatever goes wrong under ``/api`` is answered in this one shape.
+
+``type`` is a URN that names the kind; ``errors`` names the fields of a 400 (and of a 409 that is about one). The
+detail says what would be right, and never tells a foreign object from a missing one. A database that is away is a 503
+with ``Retry-After``; what nobody foresaw is a 500 without particulars, logged by Django.
+"""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.views import defaults
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from jobs.actions.jobs import EditedMeanwhile
+from jobs.api.parsers import BODY
+from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Unavailable
+from jobs.telemetry import get_logger
+
+log = get_logger()
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
+
+
+def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
+    """One problem document. ``kind`` names it within our URN; the HTTP phrase by default."""
+    title = HTTPStatus(status).phrase
+    return {
+        "type": f"urn:carillon:problem:{kind or title.lower().replace(' ', '-')}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "instance": instance,
+        **members,
+    }
+
+
+def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """DRF's exception handler. None hands what nobody foresaw on to Django, which logs it and asks ``server_error``."""
+    answer = _translate(error)
+    if answer is None:
+        return None
+    status, detail, members = answer
+    headers = members.pop("headers", {})
+    request = context.get("request")
+    body = problem(status, detail, instance=request.path if request else "", **members)
+    return Response(body, status=status, headers=headers, content_type=MEDIA_TYPE)
+
+
+def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
+    """Status, detail and further members of the problem (``headers`` are the response's)."""
+    match error:
+        case InvalidInput():
+            return (
+                400,
+                "Some fields were refused.",
+                {"kind": "invalid-input", "errors": _errors(error.errors)},
+            )
+        case NotFound() | Http404() | exceptions.NotFound():
+            return 404, "There is no such object.", {}
+        case EditedMeanwhile():
+            return 412, str(error), {}
+        case Conflict():
+            about = {"errors": _errors({error.field: [str(error)]})} if error.field else {}
+            return 409, str(error), about
+        case QuotaExceeded():
+            members = {"quota": error.quota, "limit": error.limit, "used": error.used}
+            return 409, str(error), {"kind": "quota-exceeded", **members}
+        case RequestDataTooBig():
+            return 413, str(error), {}
+        case PermissionDenied():
+            return 403, str(error), {}
+        case Unavailable() | OperationalError() | InterfaceError():
+            return _unavailable(error)
+        case exceptions.ValidationError():
+            errors = _errors(_flat(error.detail))
+            return 400, "Some fields were refused.", {"kind": "invalid-input", "errors": errors}
+        case exceptions.APIException():
+            return error.status_code, _sentence(error), {"headers": _headers(error)}
+    return None
+
+
+def _unavailable(error: Exception) -> tuple[int, str, dict[str, Any]]:
+    log.warning("database away", what="api", error=str(error).strip().splitlines()[:1])
+    detail = "The database did not answer; nothing is known to have changed. Try again."
+    return 503, detail, {"headers": {"Retry-After": str(RETRY_AFTER_SECONDS)}}
+
+
+def _errors(errors: Mapping[str, Iterable[str]]) -> list[dict[str, str]]:
+    return [
+        {"field": field or BODY, "message": message}
+        for field, messages in errors.items()
+        for message in messages
+    ]
+
+
+def _flat(detail: Any, path: str = "") -> dict[str, list[str]]:
+    """DRF's nested error detail as messages by dotted path."""
+    if isinstance(detail, dict):
+        found: dict[str, list[str]] = {}
+        for name, value in detail.items():
+            found |= _flat(value, f"{path}.{name}" if path else str(name))
+        return found
+    return {path: [str(message) for message in (detail if isinstance(detail, list) else [detail])]}
+
+
+def _sentence(error: exceptions.APIException) -> str:
+    detail = error.detail
+    return str(detail) if isinstance(detail, str) else HTTPStatus(error.status_code).phrase
+
+
+def _headers(error: exceptions.APIException) -> dict[str, str]:
+    headers = {
+        "WWW-Authenticate": getattr(error, "auth_header", None),
+        "Retry-After": getattr(error, "wait", None),
+    }
+    return {name: str(value) for name, value in headers.items() if value}
+
+
+def unknown_path(request: HttpRequest) -> HttpResponse:
+    """The view of every path below ``/api`` that no endpoint has."""
+    body = problem(404, "There is no such object.", instance=request.path)
+    return JsonResponse(body, status=404, content_type=MEDIA_TYPE)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Django's 400 (a bad Host header, for one)."""
+    if not request.path.startswith("/api/"):
+        return defaults.bad_request(request, exception)
+    body = problem(400, "The request is malformed.", instance=request.path)
+    return JsonResponse(body, status=400, content_type=MEDIA_TYPE)
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """Django's 500: a defect of ours, already logged with its traceback."""
+    if not request.path.startswith("/api/"):
+        return defaults.server_error(request)
+    body = problem(500, "Something went wrong on our side; it has been logged.", instance=request.path)
+    return JsonResponse(body, status=500, content_type=MEDIA_TYPE)

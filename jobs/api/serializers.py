@@ -1,0 +1,223 @@
+"""The shapes of the API (DESIGN §10), for OpenAPI and for rendering triggers and attempts.
+
+What is accepted is decided by ``jobs.actions`` alone: a serializer of a request here describes, it never checks.
+"""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from jobs.actions.definition import ACCEPTED
+from jobs.actions.schedules import seconds
+from jobs.core.backoff import Backoff, Jitter
+from jobs.core.policies import DstPolicy, Priority
+from jobs.core.schedule import ScheduleType
+from jobs.core.states import JobStatus
+from jobs.models import Attempt, Trigger
+
+PRIORITIES = [priority.label for priority in Priority]
+
+
+class Shape(serializers.Serializer[Any]):
+    """A JSON object without a table."""
+
+
+def _words(values: Any, **options: Any) -> serializers.ChoiceField:
+    return serializers.ChoiceField(choices=[(str(value), str(value)) for value in values], **options)
+
+
+class ScheduleShape(Shape):
+    type = _words(ScheduleType)
+    cron = serializers.CharField(required=False, max_length=100, help_text="cron: five fields, or a macro")
+    timezone = serializers.CharField(
+        required=False, max_length=64, help_text="cron: IANA name; UTC by default"
+    )
+    dst_policy = _words(DstPolicy, required=False, help_text="cron: where clocks change; vixie by default")
+    every_seconds = serializers.FloatField(required=False, min_value=1, help_text="interval")
+    run_at = serializers.DateTimeField(required=False, help_text="once")
+    starts_at = serializers.DateTimeField(required=False, allow_null=True)
+    ends_at = serializers.DateTimeField(required=False, allow_null=True)
+    jitter_seconds = serializers.FloatField(required=False, min_value=0)
+
+
+class RetryPolicyShape(Shape):
+    max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=100)
+    backoff = _words(Backoff, required=False)
+    initial_delay_seconds = serializers.FloatField(required=False)
+    factor = serializers.FloatField(required=False)
+    max_delay_seconds = serializers.FloatField(required=False)
+    delays_seconds = serializers.ListField(child=serializers.FloatField(), required=False)
+    jitter = _words(Jitter, required=False)
+    max_elapsed_seconds = serializers.FloatField(required=False)
+
+
+class DefinitionShape(Shape):
+    """A job as it is written."""
+
+    name = serializers.CharField(
+        max_length=200, required=False, help_text="Optional for once and immediate; unique among your jobs."
+    )
+    job_type = serializers.CharField(max_length=63, help_text="One of GET /job-types.")
+    schedule = ScheduleShape()
+    payload = serializers.DictField(required=False, help_text="As the job type's schema demands.")
+    priority = _words(PRIORITIES, required=False)
+    timeout_seconds = serializers.FloatField(
+        required=False, help_text="Of one attempt; the job type's by default."
+    )
+    retry_policy = RetryPolicyShape(required=False)
+    overlap_policy = _words(ACCEPTED["overlap_policy"][1], required=False)
+    max_concurrent = serializers.IntegerField(required=False, min_value=1)
+    misfire_policy = _words(ACCEPTED["misfire_policy"][1], required=False)
+    misfire_grace_seconds = serializers.FloatField(required=False)
+    catchup_window_seconds = serializers.FloatField(required=False)
+    delivery = _words(ACCEPTED["delivery"][1], required=False)
+
+
+class ChangesShape(DefinitionShape):
+    """Any part of a definition (JSON merge patch)."""
+
+    job_type = serializers.CharField(max_length=63, required=False)
+    schedule = ScheduleShape(required=False)
+
+
+class JobShape(DefinitionShape):
+    """A job as it is read; rendered by ``jobs.actions.definition.representation``."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    payload = serializers.DictField()
+    retry_policy = RetryPolicyShape()
+    concurrency_key = serializers.CharField(allow_blank=True)
+    status = _words(JobStatus)
+    status_reason = serializers.CharField(allow_blank=True)
+    version = serializers.IntegerField()
+    next_fire_at = serializers.DateTimeField(
+        allow_null=True, help_text="The next firing that is not among the triggers yet."
+    )
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+
+class StatusShape(Shape):
+    status = _words(("active", "paused", "cancelled"))
+
+
+class TriggerShape(serializers.ModelSerializer[Trigger]):
+    job_id = serializers.UUIDField()
+    priority = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Trigger
+        fields = (
+            "id", "job_id", "job_type", "job_version", "origin", "scheduled_for", "due_at", "state", "reason",
+            "priority", "idempotency_key", "fence", "attempt_count", "crash_count", "replay_count", "worker",
+            "cancel_requested", "progress", "checkpoint", "result", "created_at", "queued_at", "started_at",
+            "finished_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_priority(self, trigger: Trigger) -> str:
+        return Priority(trigger.priority).label
+
+
+class AttemptShape(serializers.ModelSerializer[Attempt]):
+    trigger_id = serializers.UUIDField()
+    duration_seconds = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Attempt
+        fields = (
+            "id", "trigger_id", "job_id", "number", "fence", "worker", "celery_task_id", "state", "started_at",
+            "finished_at", "duration_seconds", "error_code", "error_class", "error_message", "traceback",
+            "http_status", "response_excerpt",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_duration_seconds(self, attempt: Attempt) -> float | None:
+        return None if attempt.duration is None else seconds(attempt.duration)
+
+
+class DeadLetterFilterShape(Shape):
+    job = serializers.UUIDField(required=False)
+    job_type = serializers.CharField(required=False)
+    reason = serializers.CharField(required=False)
+    scheduled_for_after = serializers.DateTimeField(required=False)
+    scheduled_for_before = serializers.DateTimeField(required=False)
+
+
+class ReplayShape(Shape):
+    """Either ``ids``, or ``filter`` (``{}`` for all of them)."""
+
+    ids = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=1000)
+    filter = DeadLetterFilterShape(required=False)
+
+
+class ReplayedShape(Shape):
+    replayed = serializers.IntegerField()
+
+
+class LimitsShape(Shape):
+    weight = serializers.IntegerField()
+    max_in_flight = serializers.IntegerField()
+    max_jobs = serializers.IntegerField()
+    max_payload_bytes = serializers.IntegerField()
+    rate_per_second = serializers.IntegerField(allow_null=True)
+    rate_burst = serializers.IntegerField(allow_null=True)
+
+
+class UsageShape(Shape):
+    jobs = serializers.IntegerField(help_text="living jobs")
+    in_flight = serializers.IntegerField(help_text="triggers queued or running")
+
+
+class TenantShape(Shape):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    status = _words(("active", "suspended", "frozen"))
+    limits = LimitsShape()
+    usage = UsageShape()
+
+
+class JobTypeShape(Shape):
+    name = serializers.CharField()
+    description = serializers.CharField()
+    timeout_seconds = serializers.FloatField()
+    batch_size = serializers.IntegerField()
+    max_in_flight = serializers.IntegerField(allow_null=True)
+    payload_schema = serializers.DictField(allow_null=True, help_text="JSON Schema of the payload.")
+
+
+class JobTypesShape(Shape):
+    results = JobTypeShape(many=True)
+
+
+class PreviewRequestShape(Shape):
+    schedule = ScheduleShape()
+    after = serializers.DateTimeField(required=False, help_text="Now by default.")
+    count = serializers.IntegerField(required=False, min_value=1, max_value=1000)
+
+
+class FiringShape(Shape):
+    at = serializers.DateTimeField()
+    local = serializers.DateTimeField(help_text="The same instant in the schedule's time zone.")
+    note = serializers.CharField(allow_null=True)
+
+
+class PreviewShape(Shape):
+    firings = FiringShape(many=True)
+
+
+class FaultShape(Shape):
+    field = serializers.CharField(help_text="Path of the field, such as schedule.cron.")
+    message = serializers.CharField()
+
+
+class ProblemShape(Shape):
+    """RFC 9457."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    instance = serializers.CharField()
+    errors = FaultShape(many=True, required=False)  # type: ignore[assignment]

@@ -1,0 +1,31 @@
+"""The paths of ``/api/v1``, without trailing slashes (DESIGN §10)."""
+
+from django.urls import path
+
+from jobs.api.views import jobs, service, triggers
+
+urlpatterns = [
+    path("jobs", jobs.JobsView.as_view(), name="jobs"),
+    path("jobs/<uuid:job_id>", jobs.JobView.as_view(), name="job"),
+    path("jobs/<uuid:job_id>/pause", jobs.PauseView.as_view(), name="job-pause"),
+    path("jobs/<uuid:job_id>/resume", jobs.ResumeView.as_view(), name="job-resume"),
+    path("jobs/<uuid:job_id>/cancel", jobs.CancelView.as_view(), name="job-cancel"),
+    path("jobs/<uuid:job_id>/run", jobs.RunView.as_view(), name="job-run"),
+    path("jobs/<uuid:job_id>/status", jobs.StatusView.as_view(), name="job-status"),
+    path("jobs/<uuid:job_id>/triggers", jobs.JobTriggersView.as_view(), name="job-triggers"),
+    path("jobs/<uuid:job_id>/attempts", jobs.JobAttemptsView.as_view(), name="job-attempts"),
+    path("jobs/<uuid:job_id>/executions", jobs.JobExecutionsView.as_view(), name="job-executions"),
+    path("jobs/<uuid:job_id>/preview", service.JobPreviewView.as_view(), name="job-preview"),
+    path("schedules/preview", service.SchedulePreviewView.as_view(), name="schedule-preview"),
+    path("triggers", triggers.TriggersView.as_view(), name="triggers"),
+    path("triggers/<uuid:trigger_id>", triggers.TriggerView.as_view(), name="trigger"),
+    path(
+        "triggers/<uuid:trigger_id>/attempts", triggers.TriggerAttemptsView.as_view(), name="trigger-attempts"
+    ),
+    path("triggers/<uuid:trigger_id>/cancel", triggers.TriggerCancelView.as_view(), name="trigger-cancel"),
+    path("triggers/<uuid:trigger_id>/replay", triggers.TriggerReplayView.as_view(), name="trigger-replay"),
+    path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
+    path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
+    path("tenant", service.TenantView.as_view(), name="tenant"),
+    path("job-types", service.JobTypesView.as_view(), name="job-types"),
+]

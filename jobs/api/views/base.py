@@ -1,0 +1,66 @@
+"""What all endpoints share: the caller's tenant, refusal of unknown query parameters, and lists."""
+
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from django_filters.rest_framework import FilterSet
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.core.errors import InvalidInput
+from tenants.models import Tenant
+
+_LONGEST_NAME_SHOWN = 40
+
+
+class Endpoint(GenericAPIView[Any]):
+    """One resource. ``query_parameters`` are those it knows beside its filters."""
+
+    metadata_class = None
+    query_parameters: tuple[str, ...] = ()
+    filterset_class: type[FilterSet] | None = None
+    pagination_class: Any = None
+
+    @property
+    def tenant(self) -> Tenant:
+        """Whose key this is: the one tenant whose objects this request can see."""
+        return self.request.auth.tenant  # type: ignore[union-attr]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        known = self.known_parameters()
+        advice = f"the known ones are {', '.join(known)}" if known else "there are none here"
+        unknown = [name for name in request.query_params if name not in known]
+        if unknown:
+            message = f"Unknown query parameter; {advice}."
+            raise InvalidInput({name[:_LONGEST_NAME_SHOWN]: message for name in unknown})
+
+    def known_parameters(self) -> tuple[str, ...]:
+        filters = tuple(self.filterset_class.base_filters) if self.filterset_class else ()
+        pages = ("cursor", "page_size") if self.pagination_class else ()
+        return (*self.query_parameters, *filters, *pages)
+
+    def page_of(self, queryset: QuerySet[Any]) -> Response:
+        """The page of the filtered ``queryset`` that the request asks for."""
+        rows = self.paginate_queryset(self.filter_queryset(queryset))
+        assert rows is not None
+        return self.get_paginated_response([self.present(row) for row in rows])
+
+    def present(self, row: Model) -> Any:
+        """One row as JSON."""
+        return self.get_serializer(row).data
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON object; without a body an empty one. Raises ``InvalidInput``."""
+        data = self.request.data
+        if not isinstance(data, dict):
+            raise InvalidInput({"": "Must be a JSON object."})
+        return data
+
+    def refuse_body(self) -> None:
+        """For actions that take nothing: raises ``InvalidInput`` for each field that was sent."""
+        if fields := self.body():
+            raise InvalidInput(
+                {str(name)[:_LONGEST_NAME_SHOWN]: "This call takes no fields." for name in fields}
+            )

@@ -1,0 +1,69 @@
+"""``/livez`` and ``/readyz``, for whatever restarts and routes. No key, no particulars of a failure.
+
+Ready means the database answers: the API works without the broker, which is then named as away. Both questions wait
+two seconds at most each.
+"""
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
+from kombu import Connection
+
+from jobs.telemetry import get_logger
+
+log = get_logger()
+_PATIENCE_SECONDS = 2
+
+
+def livez(_: HttpRequest) -> JsonResponse:
+    """This process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+def readyz(_: HttpRequest) -> JsonResponse:
+    """200 ``ok``, 200 ``degraded`` (broker away), or 503 ``unavailable`` (database away)."""
+    database, broker = _database_answers(), _broker_answers()
+    status = "ok" if database and broker else "degraded" if database else "unavailable"
+    report = {"status": status, "database": _word(database), "broker": _word(broker)}
+    return JsonResponse(report, status=200 if database else 503)
+
+
+def _word(answers: bool) -> str:
+    return "ok" if answers else "away"
+
+
+def _database_answers() -> bool:
+    # A connection of its own: the process's pooled one may hang on a network that is gone.
+    bounded = {
+        "connect_timeout": _PATIENCE_SECONDS,
+        "tcp_user_timeout": _PATIENCE_SECONDS * 1000,
+        "options": f"-c statement_timeout={_PATIENCE_SECONDS}s",
+    }
+    own = ("cursor_factory", "context", "prepare_threshold")
+    parameters = {
+        name: value for name, value in connection.get_connection_params().items() if name not in own
+    }
+    try:
+        with psycopg.connect(**parameters | bounded) as probe:
+            probe.execute("SELECT 1")
+    except psycopg.Error as error:
+        log.warning("database away", what="readyz", error=str(error).strip().splitlines()[:1])
+        return False
+    return True
+
+
+def _broker_answers() -> bool:
+    options = dict(getattr(settings, "CELERY_BROKER_TRANSPORT_OPTIONS", {}))
+    if "socket_timeout" in options:
+        options |= {"socket_timeout": _PATIENCE_SECONDS, "socket_connect_timeout": _PATIENCE_SECONDS}
+    broker = Connection(
+        settings.CELERY_BROKER_URL, connect_timeout=_PATIENCE_SECONDS, transport_options=options
+    )
+    try:
+        with broker:
+            broker.connect()
+    except (*broker.connection_errors, *broker.channel_errors, OSError) as error:
+        log.warning("broker away", what="readyz", error=type(error).__name__)
+        return False
+    return True

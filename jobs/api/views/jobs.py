@@ -1,0 +1,234 @@
+"""``/jobs`` and what is done to one job."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions import definition
+from jobs.actions import jobs as actions
+from jobs.actions.fields import Fields
+from jobs.actions.jobs import EditedMeanwhile, find_job
+from jobs.api.filters import JobFilter, JobTriggerFilter
+from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
+from jobs.api.parsers import MergePatchParser, StrictJSONParser
+from jobs.api.schema import ETAG, IF_MATCH, endpoint
+from jobs.api.serializers import (
+    AttemptShape,
+    ChangesShape,
+    DefinitionShape,
+    JobShape,
+    StatusShape,
+    TriggerShape,
+)
+from jobs.api.views.base import Endpoint
+from jobs.models import Attempt, Job, Trigger
+
+
+def answer(job: Job, status: int = 200) -> Response:
+    """A job with its version as the ETag."""
+    headers = {"ETag": f'"{job.version}"'}
+    if status == 201:
+        headers["Location"] = reverse("job", args=[job.id])
+    return Response(definition.representation(job), status=status, headers=headers)
+
+
+def expected_version(request: Request) -> int | None:
+    """The version ``If-Match`` names; None when any will do. Raises ``EditedMeanwhile`` for what matches none."""
+    given = request.headers.get("If-Match", "*").strip()
+    if given == "*":
+        return None
+    if not re.fullmatch(r'"[0-9]{1,9}"', given):
+        raise EditedMeanwhile('If-Match must be the ETag of the job, such as "3".')
+    return int(given.strip('"'))
+
+
+class JobsView(Endpoint):
+    queryset = Job.objects.none()
+    serializer_class = JobShape
+    filterset_class = JobFilter
+    pagination_class = IdCursorPagination
+
+    def known_parameters(self) -> tuple[str, ...]:
+        return super().known_parameters() if self.request.method == "GET" else ()
+
+    @endpoint("List jobs, newest first", responses={200: JobShape(many=True)}, operation_id="jobs_list")
+    def get(self, request: Request) -> Response:
+        return self.page_of(Job.objects.filter(tenant=self.tenant, deleted_at=None))
+
+    @endpoint(
+        "Create a job",
+        request=DefinitionShape,
+        responses={201: JobShape},
+        problems=(409,),
+        parameters=[ETAG],
+        operation_id="jobs_create",
+    )
+    def post(self, request: Request) -> Response:
+        return answer(actions.create_job(tenant=self.tenant, definition=request.data), 201)
+
+    def present(self, row: Any) -> Any:
+        return definition.representation(row)
+
+
+class JobView(Endpoint):
+    parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser, MergePatchParser)
+
+    @endpoint(
+        "Read a job", responses={200: JobShape}, problems=(404,), parameters=[ETAG], operation_id="jobs_read"
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return answer(find_job(tenant=self.tenant, job_id=job_id))
+
+    @endpoint(
+        "Edit a job (JSON merge patch); makes a new version",
+        request=ChangesShape,
+        responses={200: JobShape},
+        problems=(404, 409, 412),
+        parameters=[ETAG, IF_MATCH],
+        operation_id="jobs_update",
+    )
+    def patch(self, request: Request, job_id: UUID) -> Response:
+        version = expected_version(request)
+        return answer(
+            actions.update_job(
+                tenant=self.tenant, job_id=job_id, changes=request.data, expected_version=version
+            )
+        )
+
+    @endpoint(
+        "Cancel a job and remove it; its history stays",
+        responses={204: None},
+        problems=(404, 412),
+        parameters=[IF_MATCH],
+        operation_id="jobs_delete",
+    )
+    def delete(self, request: Request, job_id: UUID) -> Response:
+        version = expected_version(request)
+        actions.delete_job(tenant=self.tenant, job_id=job_id, expected_version=version)
+        return Response(status=204)
+
+
+class _JobActionView(Endpoint):
+    """``POST /jobs/{id}/<verb>`` without a body."""
+
+    verb: Callable[..., Job]
+
+    def act(self, job_id: UUID) -> Response:
+        self.refuse_body()
+        return answer(type(self).verb(tenant=self.tenant, job_id=job_id))
+
+
+class PauseView(_JobActionView):
+    verb = staticmethod(actions.pause_job)
+
+    @endpoint(
+        "Start nothing more of a job until it is resumed",
+        responses={200: JobShape},
+        problems=(404, 409),
+        operation_id="jobs_pause",
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self.act(job_id)
+
+
+class ResumeView(_JobActionView):
+    verb = staticmethod(actions.resume_job)
+
+    @endpoint(
+        "Let a paused job go on from now",
+        responses={200: JobShape},
+        problems=(404, 409),
+        operation_id="jobs_resume",
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self.act(job_id)
+
+
+class CancelView(_JobActionView):
+    verb = staticmethod(actions.cancel_job)
+
+    @endpoint(
+        "End a job for good", responses={200: JobShape}, problems=(404, 409), operation_id="jobs_cancel"
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        return self.act(job_id)
+
+
+class StatusView(Endpoint):
+    @endpoint(
+        "Pause, resume or cancel a job by naming its status",
+        request=StatusShape,
+        responses={200: JobShape},
+        problems=(404, 409),
+        operation_id="jobs_status",
+    )
+    def patch(self, request: Request, job_id: UUID) -> Response:
+        fields = Fields(self.body(), known=("status",))
+        fields.finish()
+        return answer(actions.set_status(tenant=self.tenant, job_id=job_id, status=fields.get("status")))
+
+
+class RunView(Endpoint):
+    @endpoint(
+        "Fire a job now, beside its schedule",
+        responses={201: TriggerShape},
+        problems=(404, 409),
+        operation_id="jobs_run",
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        self.refuse_body()
+        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id)
+        headers = {"Location": reverse("trigger", args=[trigger.id])}
+        return Response(TriggerShape(trigger).data, status=201, headers=headers)
+
+
+class JobTriggersView(Endpoint):
+    queryset = Trigger.objects.none()
+    serializer_class = TriggerShape
+    filterset_class = JobTriggerFilter
+    pagination_class = FiringCursorPagination
+
+    @endpoint(
+        "List a job's triggers, the latest firing first",
+        responses={200: TriggerShape(many=True)},
+        problems=(404,),
+        operation_id="jobs_triggers",
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        job = find_job(tenant=self.tenant, job_id=job_id)
+        return self.page_of(Trigger.objects.filter(job=job))
+
+
+class JobAttemptsView(Endpoint):
+    queryset = Attempt.objects.none()
+    serializer_class = AttemptShape
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List a job's attempts, newest first",
+        responses={200: AttemptShape(many=True)},
+        problems=(404,),
+        operation_id="jobs_attempts",
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        job = find_job(tenant=self.tenant, job_id=job_id)
+        return self.page_of(Attempt.objects.filter(job_id=job.id))
+
+
+class JobExecutionsView(JobAttemptsView):
+    """The same under the name other schedulers use."""
+
+    @endpoint(
+        "Alias of /jobs/{id}/attempts",
+        responses={200: AttemptShape(many=True)},
+        problems=(404,),
+        operation_id="jobs_executions",
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return super().get(request, job_id)

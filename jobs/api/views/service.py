@@ -1,0 +1,121 @@
+"""The caller's own limits, the job types there are, and previews of schedules."""
+
+import re
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions import schedules
+from jobs.actions.fields import Fields
+from jobs.actions.jobs import find_job
+from jobs.actions.schedules import instant_text, seconds
+from jobs.api.schema import endpoint
+from jobs.api.serializers import JobTypesShape, PreviewRequestShape, PreviewShape, TenantShape
+from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput
+from jobs.core.schedule import EARLIEST, LATEST, Schedule, fire_times
+from jobs.core.states import IN_FLIGHT
+from jobs.core.timezones import load_zone
+from jobs.handlers import JobType, registry
+from jobs.models import Job, Trigger
+from jobs.store import history
+from jobs.store.jobs import schedule_of
+
+_MOST_FIRINGS = 1000
+_FEW_FIRINGS = 10
+_LIMITS = ("weight", "max_in_flight", "max_jobs", "max_payload_bytes", "rate_per_second", "rate_burst")
+
+
+class TenantView(Endpoint):
+    @endpoint("Read your limits and usage", responses={200: TenantShape}, operation_id="tenant_read")
+    def get(self, request: Request) -> Response:
+        tenant = self.tenant
+        in_flight = Trigger.objects.filter(tenant=tenant, state__in=sorted(IN_FLIGHT))
+        return Response(
+            {
+                "slug": tenant.slug,
+                "name": tenant.name,
+                "status": tenant.status,
+                "limits": {name: getattr(tenant, name) for name in _LIMITS},
+                "usage": {
+                    "jobs": Job.objects.filter(tenant=tenant, deleted_at=None).count(),
+                    "in_flight": in_flight.count(),
+                },
+            }
+        )
+
+
+class JobTypesView(Endpoint):
+    @endpoint(
+        "List the job types and what payload each takes",
+        responses={200: JobTypesShape},
+        operation_id="job_types_list",
+    )
+    def get(self, request: Request) -> Response:
+        return Response({"results": [_present(job_type) for job_type in registry.all_types()]})
+
+
+class JobPreviewView(Endpoint):
+    query_parameters = ("count",)
+
+    @endpoint(
+        "The next firings of a job, were it active",
+        responses={200: PreviewShape},
+        problems=(404,),
+        parameters=[
+            OpenApiParameter("count", int, description=f"1 to {_MOST_FIRINGS}; {_FEW_FIRINGS} by default.")
+        ],
+        operation_id="jobs_preview",
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        given = request.query_params.get("count", str(_FEW_FIRINGS))
+        job = find_job(tenant=self.tenant, job_id=job_id)
+        if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST_FIRINGS:
+            raise InvalidInput({"count": f"Must be a whole number from 1 to {_MOST_FIRINGS}."})
+        return _preview(schedule_of(job), after=history.database_now(), count=int(given))
+
+
+class SchedulePreviewView(Endpoint):
+    @endpoint(
+        "The next firings of any schedule; nothing is stored",
+        request=PreviewRequestShape,
+        responses={200: PreviewShape},
+        operation_id="schedules_preview",
+    )
+    def post(self, request: Request) -> Response:
+        now = history.database_now()
+        fields = Fields(self.body(), known=("schedule", "after", "count"))
+        after: datetime = fields.instant("after") or now
+        if not EARLIEST <= after <= LATEST:
+            fields.complain("after", "Must lie between 2000-01-01 and 2100-01-01.")
+        count = fields.number("count", 1, _MOST_FIRINGS, default=_FEW_FIRINGS, whole=True)
+        parsed = fields.collect(
+            lambda: schedules.parse_schedule(fields.get("schedule"), anchor=after), under="schedule"
+        )
+        fields.finish()
+        assert parsed is not None
+        return _preview(parsed.schedule, after=after, count=count)
+
+
+def _preview(schedule: Schedule, *, after: datetime, count: int) -> Response:
+    zone = load_zone(schedule.timezone)
+    firings = fire_times(schedule, after=after, until=LATEST, limit=count)
+    shown = [
+        {"at": instant_text(at), "local": at.astimezone(zone).isoformat(), "note": None} for at in firings
+    ]
+    return Response({"firings": shown})
+
+
+def _present(job_type: JobType) -> dict[str, Any]:
+    return {
+        "name": job_type.name,
+        "description": job_type.description,
+        "timeout_seconds": seconds(job_type.timeout),
+        "batch_size": job_type.batch_size,
+        "max_in_flight": job_type.max_in_flight,
+        "payload_schema": job_type.payload and job_type.payload.model_json_schema(),
+    }

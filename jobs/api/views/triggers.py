@@ -1,0 +1,129 @@
+"""``/triggers`` and ``/dead-letters``."""
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions import triggers as actions
+from jobs.actions.fields import Fields
+from jobs.actions.triggers import find_trigger
+from jobs.api.filters import DeadLetterFilter, TriggerFilter
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import endpoint
+from jobs.api.serializers import AttemptShape, ReplayedShape, ReplayShape, TriggerShape
+from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput
+from jobs.core.states import TriggerState
+from jobs.models import Attempt, Trigger
+
+
+class TriggersView(Endpoint):
+    queryset = Trigger.objects.none()
+    serializer_class = TriggerShape
+    filterset_class = TriggerFilter
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List triggers, newest first", responses={200: TriggerShape(many=True)}, operation_id="triggers_list"
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(Trigger.objects.filter(tenant=self.tenant))
+
+
+class TriggerView(Endpoint):
+    @endpoint("Read a trigger", responses={200: TriggerShape}, problems=(404,), operation_id="triggers_read")
+    def get(self, request: Request, trigger_id: UUID) -> Response:
+        return Response(TriggerShape(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+
+
+class TriggerAttemptsView(Endpoint):
+    queryset = Attempt.objects.none()
+    serializer_class = AttemptShape
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List a trigger's attempts, newest first",
+        responses={200: AttemptShape(many=True)},
+        problems=(404,),
+        operation_id="triggers_attempts",
+    )
+    def get(self, request: Request, trigger_id: UUID) -> Response:
+        trigger = find_trigger(tenant=self.tenant, trigger_id=trigger_id)
+        return self.page_of(Attempt.objects.filter(trigger=trigger))
+
+
+class TriggerCancelView(Endpoint):
+    @endpoint(
+        "Cancel a waiting trigger, or ask a running one to stop",
+        responses={200: TriggerShape},
+        problems=(404, 409),
+        operation_id="triggers_cancel",
+    )
+    def post(self, request: Request, trigger_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(TriggerShape(actions.cancel_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+
+
+class TriggerReplayView(Endpoint):
+    @endpoint(
+        "Send an ended trigger through once more, under its old idempotency key",
+        responses={200: TriggerShape},
+        problems=(404, 409),
+        operation_id="triggers_replay",
+    )
+    def post(self, request: Request, trigger_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(TriggerShape(actions.replay_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+
+
+class DeadLettersView(Endpoint):
+    queryset = Trigger.objects.none()
+    serializer_class = TriggerShape
+    filterset_class = DeadLetterFilter
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List dead letters, newest first",
+        responses={200: TriggerShape(many=True)},
+        operation_id="dead_letters_list",
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(Trigger.objects.filter(tenant=self.tenant, state=TriggerState.DEAD))
+
+
+class DeadLettersReplayView(Endpoint):
+    @endpoint(
+        "Replay dead letters: those named, or all that match a filter",
+        request=ReplayShape,
+        responses={200: ReplayedShape},
+        operation_id="dead_letters_replay",
+    )
+    def post(self, request: Request) -> Response:
+        fields = Fields(self.body(), known=("ids", "filter"))
+        fields.finish()
+        ids, wanted = fields.get("ids"), fields.get("filter")
+        if (ids is None) == (wanted is None):
+            raise InvalidInput({"ids": 'Give either ids or filter; "filter": {} means all of them.'})
+        if ids is not None:
+            return Response({"replayed": len(actions.replay_triggers(tenant=self.tenant, trigger_ids=ids))})
+        dead = Trigger.objects.filter(tenant=self.tenant, state=TriggerState.DEAD)
+        matching = self._matching(wanted, dead)
+        return Response({"replayed": actions.replay_dead_letters(tenant=self.tenant, queryset=matching)})
+
+    def _matching(self, wanted: object, dead: QuerySet[Trigger]) -> QuerySet[Trigger]:
+        """The dead letters that pass the filters of ``GET /dead-letters``, given as a JSON object of texts."""
+        if not isinstance(wanted, dict):
+            raise InvalidInput({"filter": "Must be an object; {} means all of them."})
+        fields = Fields(wanted, known=tuple(DeadLetterFilter.base_filters))
+        for name, value in wanted.items():
+            if not isinstance(value, str):
+                fields.complain(name, "Must be a text.")
+        if fields.errors:
+            raise InvalidInput(fields.errors).under("filter")
+        filters = DeadLetterFilter(wanted, dead)
+        if not filters.is_valid():
+            raise ValidationError({"filter": filters.errors})
+        return filters.qs

@@ -1,0 +1,54 @@
+"""Who calls the API, and what their key allows.
+
+``Authorization: Bearer ck_…`` names a tenant; everything a view reads or writes is that tenant's, found as
+``request.auth.tenant``. Whatever is wrong with a key is answered alike, by 401; a scope that is missing by 403.
+"""
+
+from typing import TYPE_CHECKING
+
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from tenants.actions import authenticate
+from tenants.models import ApiKey, Tenant
+
+if TYPE_CHECKING:
+    # At run time DRF's views import this module.
+    from rest_framework.views import APIView
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """``request.user`` becomes the tenant, ``request.auth`` the ``ApiKey``."""
+
+    keyword = "Bearer"
+
+    def authenticate(self, request: Request) -> tuple[Tenant, ApiKey] | None:
+        """None without an ``Authorization`` header; raises ``AuthenticationFailed`` for any that is no live key."""
+        header = get_authorization_header(request)
+        if not header:
+            return None
+        keyword, _, token = header.decode("latin-1").partition(" ")
+        key = authenticate(token.strip()) if keyword.lower() == self.keyword.lower() else None
+        if key is None:
+            raise AuthenticationFailed("Send a valid API key as Authorization: Bearer ck_…")
+        return key.tenant, key
+
+    def authenticate_header(self, request: Request) -> str:
+        return self.keyword
+
+
+class HasScope(BasePermission):
+    """``read`` for safe methods, ``write`` for the others. A frozen tenant only reads."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        key = request.auth
+        if not isinstance(key, ApiKey):
+            return False
+        scope = ApiKey.Scope.READ if request.method in SAFE_METHODS else ApiKey.Scope.WRITE
+        if scope not in key.scopes:
+            raise PermissionDenied(f"This API key lacks the scope {scope}.")
+        if scope == ApiKey.Scope.WRITE and key.tenant.status == Tenant.Status.FROZEN:
+            raise PermissionDenied("This tenant is frozen: its keys only read.")
+        return True

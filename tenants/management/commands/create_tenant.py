@@ -1,0 +1,48 @@
+"""``manage.py create_tenant SLUG``: a tenant, and an API key that is shown this once."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from tenants.actions import create_api_key, create_tenant
+
+_QUOTAS = ("weight", "max_in_flight", "max_jobs", "max_payload_bytes", "rate_per_second", "rate_burst")
+
+
+class Command(BaseCommand):
+    help = "Create a tenant, and with --api-key a key whose text is printed once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("slug", help="lower-case letters, digits and hyphens")
+        parser.add_argument("--name", default="", help="for people; the slug by default")
+        parser.add_argument("--api-key", metavar="NAME", help="create an API key of this name")
+        parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker")
+        for quota in _QUOTAS:
+            parser.add_argument(f"--{quota.replace('_', '-')}", type=int, metavar="N")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, **options: Any) -> None:
+        quotas = {name: options[name] for name in _QUOTAS if options[name] is not None}
+        scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
+        token = None
+        try:
+            with transaction.atomic():
+                tenant = create_tenant(slug=options["slug"], name=options["name"], **quotas)
+                if options["api_key"] is not None:
+                    _, token = create_api_key(tenant=tenant, name=options["api_key"], scopes=scopes)
+        except ValidationError as error:
+            complaints = [f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items()]
+            raise CommandError("; ".join(complaints)) from error
+        if options["json"]:
+            shown = {"tenant": tenant.slug, "api_key": token, "webhook_secret": tenant.webhook_secret}
+            self.stdout.write(json.dumps(shown))
+            return
+        self.stdout.write(
+            f"Tenant {tenant.slug} created. Its webhooks are signed with {tenant.webhook_secret}"
+        )
+        if token:
+            self.stdout.write(f"API key ({', '.join(scopes)}), shown this once: {token}")
