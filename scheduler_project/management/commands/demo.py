@@ -1,0 +1,52 @@
+"""``manage.py demo``: see ``scheduler_project.demo``."""
+
+import asyncio
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rich.console import Console
+
+from scheduler_project.demo.course import Demo, DemoOptions
+from scheduler_project.demo.system import DemoError, enter_own_environment
+from scheduler_project.embedded.server import EmbeddedError
+
+
+class Command(BaseCommand):
+    help = "Run everything with sample tenants and jobs against a local receiver, and show how it goes."
+    # Checks may ask the database, which is not there yet.
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--seconds", type=int, help="Stop after so many, judge every firing, fail if one went wrong."
+        )
+        parser.add_argument(
+            "--data-dir",
+            type=Path,
+            default=Path(".carillon/demo"),
+            help="The demo's own data (default %(default)s).",
+        )
+        parser.add_argument(
+            "--port", type=int, default=8000, help="Web; if taken, any free one (default %(default)s)."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        seconds = options["seconds"]
+        if seconds is not None and seconds < 1:
+            raise CommandError("--seconds must be at least 1.")
+        data_dir = options["data_dir"].expanduser().resolve()
+        enter_own_environment(data_dir=data_dir)
+        lasts = timedelta(seconds=seconds) if seconds else None
+        demo = Demo(
+            DemoOptions(data_dir=data_dir, port=options["port"], lasts=lasts),
+            console=Console(soft_wrap=False),
+        )
+        try:
+            code = asyncio.run(demo.run())
+        except (DemoError, EmbeddedError, PermissionError) as error:
+            raise CommandError(str(error)) from error
+        if code:
+            sys.exit(code)
