@@ -40,15 +40,12 @@ def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None
 
 def cancel_job(*, job_id: UUID) -> int:
     """Cancel the job's waiting triggers and ask its running ones to stop. Returns how many there were of both."""
-    return len(_SQL["cancel_job"](job_id=job_id)) + len(_SQL["ask_job_to_stop"](job_id=job_id))
+    return len(_SQL["cancel_job"](job_id=job_id))
 
 
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
     """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
-    return bool(
-        _SQL["cancel"](id=trigger_id, tenant_id=tenant_id)
-        or _SQL["ask_to_stop"](id=trigger_id, tenant_id=tenant_id)
-    )
+    return bool(_SQL["cancel"](id=trigger_id, tenant_id=tenant_id))
 
 
 def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:

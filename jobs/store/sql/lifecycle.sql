@@ -46,37 +46,32 @@ UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying');
 
 -- name: cancel_job
--- Cancel a job's waiting triggers.
+-- Cancel a job's waiting triggers and ask its running ones to stop: their workers learn it with the next renewal.
+-- One statement, so that a trigger on its way between running and retrying cannot slip through.
 -- transition: pending, retrying, queued -> cancelled
 -- index: trigger_unfinished_of_job
 -- returns: id
-UPDATE jobs_trigger SET state = 'cancelled', reason = 'job_cancelled', finished_at = carillon_clock(), held = false
-WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued')
-RETURNING id;
-
--- name: ask_job_to_stop
--- Ask a job's running triggers to stop; their workers learn it with the next renewal.
--- index: trigger_unfinished_of_job
--- returns: id
-UPDATE jobs_trigger SET cancel_requested = true
-WHERE job_id = %(job_id)s AND state = 'running'
+UPDATE jobs_trigger SET
+    cancel_requested = state = 'running',
+    finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
+    reason = CASE WHEN state = 'running' THEN '' ELSE 'job_cancelled' END,
+    state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
+    held = false
+WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
 -- name: cancel
--- Cancel one waiting trigger.
+-- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_job.
 -- transition: pending, retrying, queued -> cancelled
 -- index: primary key
 -- returns: id
-UPDATE jobs_trigger SET state = 'cancelled', reason = 'requested', finished_at = carillon_clock(), held = false
-WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued')
-RETURNING id;
-
--- name: ask_to_stop
--- Ask one running trigger to stop.
--- index: primary key
--- returns: id
-UPDATE jobs_trigger SET cancel_requested = true
-WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
+UPDATE jobs_trigger SET
+    cancel_requested = state = 'running',
+    finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
+    reason = CASE WHEN state = 'running' THEN '' ELSE 'requested' END,
+    state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
+    held = false
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
 -- name: replay

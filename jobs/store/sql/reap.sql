@@ -10,7 +10,8 @@ ORDER BY t.lease_expires_at
 LIMIT %(limit)s;
 
 -- name: reap_running
--- Take expired triggers from their worker by spending the fence: its late result is stale from here on.
+-- Take expired triggers from their worker by spending the fence: its late result is stale from here on. A wish to
+-- cancel that came after the verdict beats its retry.
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
@@ -21,9 +22,12 @@ WITH verdict AS MATERIALIZED (
                          %(delays)s::interval[]) AS v(id, fence, state, reason, delay)
 ), reaped AS (
     UPDATE jobs_trigger t SET
-        state = v.state, reason = v.reason, fence = t.fence + 1, crash_count = t.crash_count + 1,
+        state = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE v.state END,
+        reason = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'requested' ELSE v.reason END,
+        fence = t.fence + 1, crash_count = t.crash_count + 1,
         due_at = CASE WHEN v.state = 'retrying' THEN carillon_clock() + v.delay ELSE t.due_at END,
-        finished_at = CASE WHEN v.state = 'retrying' THEN NULL ELSE carillon_clock() END, lease_expires_at = NULL
+        finished_at = CASE WHEN v.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
+        lease_expires_at = NULL
     FROM verdict v
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
       AND t.lease_expires_at < carillon_clock()
