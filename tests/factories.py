@@ -1,0 +1,211 @@
+"""Rows for tests, in any state and by the database's clock, and the few ways tests look at them again.
+
+Every function takes overrides for any column; what is left out is the plainest thing that satisfies the CHECKs.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from jobs.core.states import UNFINISHED, AttemptState, TriggerState
+from jobs.models import Attempt, Job, Trigger
+from jobs.models.fields import new_id
+from jobs.store import dispatch as dispatch_store
+from jobs.store import execution, leases
+from jobs.store.dispatch import Dispatched
+from jobs.store.execution import Finish, Grip
+from jobs.store.history import database_now
+from jobs.store.leases import Reign
+from tenants.models import Tenant
+
+#: A reign without a term: leader election off.
+ANYONE = Reign("leader", "tests", None)
+LEASE = timedelta(seconds=30)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+_number = count(1)
+
+
+def now() -> datetime:
+    """The database's clock, its offset included."""
+    return database_now()
+
+
+def set_clock(offset: timedelta) -> None:
+    """Move this connection's clock to ``offset`` from the server's."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('carillon.clock_offset', %s, false)", [str(offset.total_seconds())])
+
+
+def wait_until(predicate: Callable[[], Any], timeout: float = 10.0, *, what: str = "") -> Any:
+    """The first true value of ``predicate``, asked every 10 ms; fails after ``timeout`` seconds."""
+    give_up = time.monotonic() + timeout
+    while not (value := predicate()):
+        assert time.monotonic() < give_up, f"not within {timeout} s: {what or predicate}"
+        time.sleep(0.01)
+    return value
+
+
+def make_tenant(**columns: Any) -> Tenant:
+    slug = f"tenant-{next(_number)}"
+    return Tenant.objects.create(
+        **({"slug": slug, "name": slug, "webhook_secret": "whsec_c2VjcmV0"} | columns)
+    )
+
+
+def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:
+    """An active interval job of ``noop`` that lets firings overlap freely, with nothing left to materialize."""
+    created_at = columns.pop("created_at", None) or now() - HOUR
+    plain = {
+        "tenant": tenant or make_tenant(),
+        "name": f"job-{next(_number)}",
+        "job_type": "noop",
+        "schedule_type": "interval",
+        "interval": MINUTE,
+        "timeout": MINUTE,
+        "overlap_policy": "allow",
+        "max_concurrent": 1_000_000,
+        "misfire_policy": "fire_all",
+        "partition_key": 0,
+        "created_at": created_at,
+        "updated_at": created_at,
+    }
+    return Job.objects.create(**(plain | columns))
+
+
+def make_trigger(job: Job | None = None, state: str = "pending", **columns: Any) -> Trigger:
+    """A trigger due a second ago, with the stamps its state demands and one unspent lease if running."""
+    job = job or make_job()
+    state = TriggerState(state)
+    moment = now()
+    scheduled_for = columns.pop("scheduled_for", None) or moment - SECOND - next(_number) * timedelta(
+        milliseconds=1
+    )
+    plain: dict[str, Any] = {
+        "job": job,
+        "tenant_id": job.tenant_id,
+        "job_type": job.job_type,
+        "job_version": job.version,
+        "scheduled_for": scheduled_for,
+        "due_at": scheduled_for,
+        "state": state,
+        "priority": job.priority,
+        "created_at": moment,
+    }
+    if state in ("queued", "running"):
+        plain |= {"fence": 1, "queued_at": moment}
+    if state in ("running", "retrying", "succeeded", "dead"):
+        plain |= {"fence": 1, "attempt_count": 1, "started_at": moment, "worker": "w1"}
+    if state == "running":
+        plain |= {"lease_expires_at": moment + LEASE}
+    if state not in UNFINISHED:
+        reasons = {"dead": "exhausted", "skipped": "misfire", "cancelled": "requested"}
+        plain |= {"finished_at": moment, "reason": reasons.get(state, "")}
+    trigger_id = columns.pop("id", None) or new_id()
+    key = f"job:{job.id}:trigger:{trigger_id}"
+    return Trigger.objects.create(**(plain | {"id": trigger_id, "idempotency_key": key} | columns))
+
+
+def make_triggers(job: Job, number: int, state: str = "pending", **columns: Any) -> list[Trigger]:
+    """``number`` triggers, the oldest first."""
+    latest = columns.pop("scheduled_for", None) or now() - SECOND
+    return [
+        make_trigger(
+            job, state, scheduled_for=latest - (number - index) * timedelta(milliseconds=10), **columns
+        )
+        for index in range(number)
+    ]
+
+
+def make_attempt(trigger: Trigger, state: str = "started", **columns: Any) -> Attempt:
+    """The attempt that belongs to a trigger's present fence."""
+    plain = {
+        "trigger": trigger,
+        "job_id": trigger.job_id,
+        "tenant_id": trigger.tenant_id,
+        "number": max(1, trigger.attempt_count),
+        "fence": trigger.fence,
+        "worker": "w1",
+        "state": AttemptState(state),
+        "started_at": now(),
+    }
+    return Attempt.objects.create(**(plain | columns))
+
+
+def make_running(job: Job | None = None, **columns: Any) -> tuple[Trigger, Attempt]:
+    """A trigger in a worker's hand and its attempt."""
+    trigger = make_trigger(job, "running", **columns)
+    return trigger, make_attempt(trigger)
+
+
+def row(trigger: Trigger | UUID) -> dict[str, Any]:
+    """Every column of a trigger as it is stored now; {} when it is gone."""
+    trigger_id = trigger if isinstance(trigger, UUID) else trigger.id
+    return Trigger.objects.filter(id=trigger_id).values().first() or {}
+
+
+def state_of(trigger: Trigger | UUID) -> tuple[str, str]:
+    """(state, reason) as stored now."""
+    stored = row(trigger)
+    return stored["state"], stored["reason"]
+
+
+def states(triggers: Sequence[Trigger]) -> list[str]:
+    return [state_of(trigger)[0] for trigger in triggers]
+
+
+def attempts(trigger: Trigger | UUID) -> list[Attempt]:
+    trigger_id = trigger if isinstance(trigger, UUID) else trigger.id
+    return list(Attempt.objects.filter(trigger_id=trigger_id).order_by("started_at", "id"))
+
+
+def grip(trigger: Trigger) -> Grip:
+    return Grip(trigger.id, trigger.fence)
+
+
+def dispatch(
+    *,
+    reign: Reign = ANYONE,
+    types: Sequence[str] = ("noop",),
+    window: int = 1000,
+    limit: int = 100,
+    **caps: int,
+) -> Dispatched:
+    """One dispatch of ``types``; ``caps`` bounds one type each."""
+    named = dict.fromkeys(types) | caps
+    return dispatch_store.dispatch(reign=reign, caps=named, window=window, limit=limit)
+
+
+def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:
+    """Claim with the fences the given instances carry."""
+    return execution.claim(
+        grips=[grip(trigger) for trigger in triggers], worker=worker, celery_task_id="celery-1", lease=lease
+    )
+
+
+def finish_of(trigger: Trigger, attempt: Attempt, state: str = "succeeded", **columns: Any) -> Finish:
+    """An outcome to write; ``attempt_state`` follows from ``state`` unless given."""
+    follows = {"succeeded": "succeeded", "cancelled": "cancelled"}.get(state, "failed")
+    plain: dict[str, Any] = {
+        "grip": grip(trigger),
+        "attempt_id": attempt.id,
+        "attempt_started_at": attempt.started_at,
+        "state": TriggerState(state),
+        "attempt_state": AttemptState(columns.pop("attempt_state", follows)),
+        "reason": {"dead": "exhausted", "cancelled": "requested"}.get(state, ""),
+    }
+    return Finish(**(plain | columns))
+
+
+def take_lease(*, holder: str = "one", duration: timedelta = 10 * SECOND) -> Reign:
+    reign = leases.take(lease="leader", holder=holder, duration=duration)
+    assert reign is not None
+    return reign
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)

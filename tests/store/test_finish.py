@@ -1,0 +1,152 @@
+"""Finish, renew and progress: what a worker writes about triggers in its hand, and what it no longer may."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from jobs.core.states import TriggerState
+from jobs.models import Job
+from jobs.store import execution, lifecycle
+from jobs.store.execution import Grip
+from tests import factories
+from tests.factories import attempts, finish_of, grip, make_job, make_running, make_trigger, row, state_of
+
+pytestmark = pytest.mark.django_db
+
+
+class TestFinish:
+    def test_writes_trigger_and_attempt_together(self) -> None:
+        trigger, attempt = make_running()
+        assert execution.finish(
+            [finish_of(trigger, attempt, result={"sum": 3}, http_status=204, response_excerpt="ok")]
+        ) == {trigger.id: TriggerState.SUCCEEDED}
+        stored = row(trigger)
+        assert (stored["state"], stored["result"], stored["lease_expires_at"]) == (
+            "succeeded",
+            {"sum": 3},
+            None,
+        )
+        assert stored["finished_at"] is not None
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.http_status, attempt.response_excerpt) == ("succeeded", 204, "ok")
+        assert attempt.duration == attempt.finished_at - attempt.started_at
+
+    def test_writes_many_outcomes_of_all_kinds_at_once(self) -> None:
+        kinds = ["succeeded", "retrying", "dead", "cancelled"]
+        hands = [make_running() for _ in kinds]
+        execution.finish([finish_of(*hand, state=kind) for hand, kind in zip(hands, kinds, strict=True)])
+        assert factories.states([trigger for trigger, _ in hands]) == kinds
+        assert [attempts(trigger)[0].state for trigger, _ in hands] == [
+            "succeeded",
+            "failed",
+            "failed",
+            "cancelled",
+        ]
+
+    def test_retries_after_the_delay_by_the_databases_clock(self) -> None:
+        trigger, attempt = make_running()
+        before = factories.now()
+        execution.finish([finish_of(trigger, attempt, "retrying", delay=timedelta(seconds=90))])
+        stored = row(trigger)
+        assert stored["due_at"] - before >= timedelta(seconds=90)
+        assert (stored["finished_at"], stored["reason"]) == (None, "")
+
+    @pytest.mark.parametrize("result", [None, False, 0, "", [], {"a": None}, [1.5, "ü"]])
+    def test_stores_any_json_result(self, result: object) -> None:
+        trigger, attempt = make_running()
+        execution.finish([finish_of(trigger, attempt, result=result)])
+        assert row(trigger)["result"] == result
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT result IS NULL FROM jobs_trigger WHERE id = %s", [trigger.id])
+            assert cursor.fetchone() == (result is None,)
+
+    def test_keeps_a_late_outcome_as_a_stale_attempt_and_changes_nothing_else(self) -> None:
+        trigger, attempt = make_running()
+        Trigger = type(trigger)
+        Trigger.objects.filter(id=trigger.id).update(fence=2, attempt_count=2)
+        newer = factories.make_attempt(Trigger.objects.get(id=trigger.id))
+        before = row(trigger)
+        assert execution.finish([finish_of(trigger, attempt, error_message="too late")]) == {}
+        assert row(trigger) == before
+        attempt.refresh_from_db()
+        newer.refresh_from_db()
+        assert (attempt.state, attempt.error_message, newer.state) == ("stale", "too late", "started")
+
+    def test_repeated_after_an_uncertain_commit_leaves_the_first_outcome(self) -> None:
+        trigger, attempt = make_running()
+        execution.finish([finish_of(trigger, attempt, result=1)])
+        before = row(trigger)
+        assert execution.finish([finish_of(trigger, attempt, result=1)]) == {}
+        assert row(trigger) == before
+        assert [a.state for a in attempts(trigger)] == ["succeeded"]
+
+    def test_lets_a_wish_to_cancel_beat_a_wish_to_retry(self) -> None:
+        trigger, attempt = make_running()
+        assert lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+        states = execution.finish([finish_of(trigger, attempt, "retrying", delay=timedelta(seconds=5))])
+        assert states == {trigger.id: TriggerState.CANCELLED}
+        assert state_of(trigger) == ("cancelled", "requested")
+        assert row(trigger)["finished_at"] is not None
+
+    @pytest.mark.parametrize(("state", "reason"), [("succeeded", ""), ("dead", "exhausted")])
+    def test_keeps_an_end_that_was_reached_before_the_cancel_was_heard(self, state: str, reason: str) -> None:
+        trigger, attempt = make_running(cancel_requested=True)
+        execution.finish([finish_of(trigger, attempt, state)])
+        assert state_of(trigger) == (state, reason)
+
+    def test_judges_each_outcome_of_a_mixed_group_by_itself(self) -> None:
+        (ours, ours_attempt), (lost, lost_attempt) = make_running(), make_running()
+        type(lost).objects.filter(id=lost.id).update(fence=9)
+        states = execution.finish([finish_of(lost, lost_attempt), finish_of(ours, ours_attempt)])
+        assert states == {ours.id: TriggerState.SUCCEEDED}
+        assert attempts(lost)[0].state == "stale"
+
+    def test_takes_an_empty_group(self) -> None:
+        assert execution.finish([]) == {}
+
+
+class TestRenew:
+    def test_prolongs_what_is_ours_and_leaves_out_the_rest(self) -> None:
+        ours, moved_on = make_trigger(state="running"), make_trigger(state="running", fence=2)
+        ended, queued = make_trigger(state="succeeded"), make_trigger(state="queued")
+        moved_on.fence = 1
+        before = factories.now()
+        answer = execution.renew(
+            grips=[grip(trigger) for trigger in (ended, ours, moved_on, queued)], lease=timedelta(minutes=5)
+        )
+        assert answer == {ours.id: False}
+        assert row(ours)["lease_expires_at"] - before >= timedelta(minutes=5)
+
+    def test_revives_an_expired_lease_nobody_has_reaped(self) -> None:
+        trigger = make_trigger(state="running", lease_expires_at=factories.now() - factories.MINUTE)
+        assert execution.renew(grips=[grip(trigger)], lease=factories.LEASE) == {trigger.id: False}
+
+    def test_carries_the_wish_to_cancel(self) -> None:
+        trigger = make_trigger(state="running")
+        lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+        assert execution.renew(grips=[grip(trigger)], lease=factories.LEASE) == {trigger.id: True}
+
+
+class TestNoteProgress:
+    def test_keeps_progress_and_checkpoint_apart(self) -> None:
+        trigger = make_trigger(state="running")
+        assert execution.note_progress(grip=grip(trigger), progress={"fraction": 0.5})
+        assert execution.note_progress(grip=grip(trigger), checkpoint={"page": 2})
+        stored = row(trigger)
+        assert (stored["progress"], stored["checkpoint"]) == ({"fraction": 0.5}, {"page": 2})
+
+    def test_changes_nothing_under_a_spent_fence(self) -> None:
+        trigger = make_trigger(state="running", fence=2)
+        before = row(trigger)
+        assert not execution.note_progress(grip=Grip(trigger.id, 1), checkpoint={"page": 2})
+        assert row(trigger) == before
+
+
+class TestPauseGone:
+    def test_pauses_active_jobs_with_the_reason(self) -> None:
+        active, cancelled = make_job(), make_job(status="cancelled")
+        execution.pause_gone([active.id, cancelled.id])
+        active.refresh_from_db()
+        assert (active.status, "410" in active.status_reason) == ("paused", True)
+        assert Job.objects.get(id=cancelled.id).status == "cancelled"

@@ -1,0 +1,155 @@
+"""Reap: work comes back from workers and messages that are gone, and what they still say counts no more."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs.core.states import TriggerState
+from jobs.engine import reaper
+from jobs.models import Trigger
+from jobs.store import execution, lifecycle
+from jobs.store import reap as store
+from jobs.store.reap import Verdict
+from tests import factories
+from tests.factories import (
+    ANYONE,
+    attempts,
+    finish_of,
+    grip,
+    make_job,
+    make_running,
+    make_trigger,
+    row,
+    state_of,
+)
+
+pytestmark = pytest.mark.django_db
+DEADLINE = timedelta(seconds=30)
+
+
+def make_expired(
+    *, policy: dict[str, Any] | None = None, delivery: str = "at_least_once", **columns: Any
+) -> Trigger:
+    job = make_job(retry_policy=policy or {}, delivery=delivery)
+    trigger, _ = make_running(job, lease_expires_at=factories.now() - factories.SECOND, **columns)
+    return trigger
+
+
+def reap() -> int:
+    return reaper.reap(reign=ANYONE, deadline=DEADLINE, limit=100)
+
+
+class TestReapRunning:
+    def test_leaves_a_valid_lease_alone(self) -> None:
+        trigger, _ = make_running()
+        before = row(trigger)
+        assert reap() == 0
+        assert row(trigger) == before
+
+    def test_sends_a_lost_trigger_to_its_next_attempt_under_a_new_fence(self) -> None:
+        trigger = make_expired()
+        assert reap() == 1
+        stored = row(trigger)
+        assert (stored["state"], stored["fence"], stored["crash_count"]) == ("retrying", 2, 1)
+        assert stored["lease_expires_at"] is None
+        [attempt] = attempts(trigger)
+        assert (attempt.state, attempt.error_code) == ("lost", "lease_expired")
+        assert attempt.finished_at is not None
+
+    def test_buries_what_has_used_up_its_budget(self) -> None:
+        trigger = make_expired(policy={"max_attempts": 2}, attempt_count=2)
+        reap()
+        assert state_of(trigger) == ("dead", "exhausted")
+
+    def test_counts_the_budget_from_the_replay(self) -> None:
+        trigger = make_expired(policy={"max_attempts": 2}, attempt_count=3, budget_start=2)
+        reap()
+        assert state_of(trigger) == ("retrying", "")
+
+    def test_buries_the_third_crash_as_poison(self) -> None:
+        trigger = make_expired(crash_count=2)
+        reap()
+        assert state_of(trigger) == ("dead", "poison")
+
+    def test_never_starts_an_at_most_once_trigger_again(self) -> None:
+        trigger = make_expired(delivery="at_most_once")
+        reap()
+        assert state_of(trigger) == ("dead", "lost")
+
+    def test_cancels_what_was_asked_to_stop(self) -> None:
+        trigger = make_expired()
+        lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+        reap()
+        assert state_of(trigger) == ("cancelled", "requested")
+
+    def test_lets_a_wish_to_cancel_that_came_after_the_verdict_beat_the_retry(self) -> None:
+        trigger = make_expired()
+        verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta())
+        lifecycle.cancel_job(job_id=trigger.job_id)
+        store.reap_running([verdict], reign=ANYONE)
+        assert state_of(trigger) == ("cancelled", "requested")
+        assert row(trigger)["finished_at"] is not None
+
+    def test_leaves_a_trigger_that_was_renewed_after_the_verdict(self) -> None:
+        trigger = make_expired()
+        verdict = Verdict(grip(trigger), TriggerState.DEAD, "poison", timedelta())
+        execution.renew(grips=[grip(trigger)], lease=factories.LEASE)
+        assert store.reap_running([verdict], reign=ANYONE) == []
+        assert state_of(trigger) == ("running", "")
+
+    def test_makes_the_late_finish_stale(self) -> None:
+        trigger = make_expired()
+        [attempt] = attempts(trigger)
+        reap()
+        before = row(trigger)
+        assert execution.finish([finish_of(trigger, attempt, result="late")]) == {}
+        assert row(trigger) == before
+        assert attempts(trigger)[0].state == "stale"
+
+    def test_takes_the_longest_expired_first_up_to_the_limit(self) -> None:
+        newer, older = make_expired(), make_expired()
+        Trigger.objects.filter(id=older.id).update(lease_expires_at=factories.now() - factories.HOUR)
+        assert [found.id for found in store.expired_leases(limit=1)] == [older.id]
+        assert [found.id for found in store.expired_leases(limit=9)] == [older.id, newer.id]
+
+    def test_obeys_the_clock_that_was_set(self, clock: Any) -> None:
+        trigger, _ = make_running()
+        clock(factories.MINUTE)
+        assert reap() == 1
+        assert state_of(trigger) == ("retrying", "")
+
+
+class TestReapQueued:
+    def test_returns_what_nobody_claimed_by_the_deadline(self, clock: Any) -> None:
+        trigger = make_trigger(state="queued")
+        clock(DEADLINE - factories.SECOND)
+        assert reap() == 0
+        clock(DEADLINE + factories.SECOND)
+        assert reap() == 1
+        stored = row(trigger)
+        assert (stored["state"], stored["queued_at"], stored["fence"]) == ("pending", None, 1)
+
+    @pytest.mark.parametrize(
+        ("unclaimed", "deadlines"), [(1, 1), (2, 2), (3, 4), (4, 8), (7, 64), (8, 64), (40, 64)]
+    )
+    def test_doubles_the_deadline_with_each_unclaimed_dispatch(
+        self, clock: Any, unclaimed: int, deadlines: int
+    ) -> None:
+        trigger = make_trigger(state="queued", fence=unclaimed + 2, attempt_count=2)
+        clock(DEADLINE * deadlines - factories.SECOND)
+        assert reap() == 0
+        clock(DEADLINE * deadlines + factories.SECOND)
+        assert reap() == 1
+        assert state_of(trigger) == ("pending", "")
+
+    def test_is_bounded_and_takes_the_oldest(self, clock: Any) -> None:
+        job = make_job()
+        triggers = [
+            make_trigger(job, "queued", queued_at=factories.now() - n * factories.SECOND) for n in range(3)
+        ]
+        clock(factories.HOUR)
+        assert [found.id for found in store.reap_queued(reign=ANYONE, deadline=DEADLINE, limit=1)] == [
+            triggers[2].id
+        ]
+        assert factories.states(triggers) == ["queued", "queued", "pending"]

@@ -1,0 +1,181 @@
+"""Every state under every verb, generated from ``core.states.TRANSITIONS``.
+
+A *deed* is one way the store carries a verb out. An allowed pair reaches exactly the states of the table over all of
+its verb's deeds; a forbidden pair leaves the whole row as it was.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from jobs.core.states import TRANSITIONS, TriggerState, Verb, targets_of
+from jobs.models import Job, Trigger
+from jobs.store import db, execution, jobs, lifecycle, reap
+from jobs.store.reap import Verdict
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+OVERDUE = timedelta(hours=1)
+Deed = Callable[[Trigger], object]
+
+
+def materialize(trigger: Trigger) -> None:
+    jobs.materialize(
+        [
+            jobs.Firing(
+                job_id=trigger.job_id,
+                tenant_id=trigger.tenant_id,
+                job_type=trigger.job_type,
+                job_version=9,
+                priority=0,
+                scheduled_for=trigger.scheduled_for,
+                due_at=trigger.due_at,
+            )
+        ]
+    )
+
+
+def skip(trigger: Trigger) -> None:
+    db.queries("dispatch")["skip"](ids=[trigger.id], reasons=["misfire"])
+
+
+def claim_of_a_paused_job(trigger: Trigger) -> None:
+    Job.objects.filter(id=trigger.job_id).update(status="paused")
+    factories.claim(trigger)
+
+
+def finish(state: str) -> Deed:
+    def deed(trigger: Trigger) -> None:
+        attempt = factories.make_attempt(trigger)
+        execution.finish([factories.finish_of(trigger, attempt, state)])
+
+    return deed
+
+
+def reap_running(state: str) -> Deed:
+    def deed(trigger: Trigger) -> None:
+        reason = {"dead": "poison", "cancelled": "requested"}.get(state, "")
+        verdict = Verdict(factories.grip(trigger), TriggerState(state), reason, timedelta())
+        reap.reap_running([verdict], reign=factories.ANYONE)
+
+    return deed
+
+
+def reap_queued(_: Trigger) -> None:
+    reap.reap_queued(reign=factories.ANYONE, deadline=timedelta(seconds=30), limit=10)
+
+
+def cancel_and_answer(trigger: Trigger) -> None:
+    """A running trigger is cancelled by its worker, once asked to stop."""
+    lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+    finish("cancelled")(trigger)
+
+
+def cancel_job_and_retry(trigger: Trigger) -> None:
+    lifecycle.cancel_job(job_id=trigger.job_id)
+    finish("retrying")(trigger)
+
+
+DEEDS: dict[Verb, list[Deed]] = {
+    Verb.MATERIALIZE: [materialize],
+    Verb.DISPATCH: [lambda _: factories.dispatch()],
+    Verb.SKIP: [skip, lambda trigger: lifecycle.skip_paused(job_id=trigger.job_id)],
+    Verb.CLAIM: [factories.claim, claim_of_a_paused_job],
+    Verb.RENEW: [lambda trigger: execution.renew(grips=[factories.grip(trigger)], lease=OVERDUE)],
+    Verb.SUCCEED: [finish("succeeded")],
+    Verb.RETRY: [finish("retrying")],
+    Verb.BURY: [finish("dead")],
+    Verb.REAP: [reap_queued, reap_running("retrying"), reap_running("dead"), reap_running("cancelled")],
+    Verb.CANCEL: [cancel_and_answer, cancel_job_and_retry],
+    Verb.REPLAY: [lambda trigger: lifecycle.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)],
+}
+PAIRS = [pytest.param(verb, state, id=f"{verb}-{state}") for verb in Verb for state in TriggerState]
+
+
+def make_overdue(state: TriggerState) -> Trigger:
+    """A trigger at which every deed could strike: due, queued too long, its lease expired."""
+    past = factories.now() - OVERDUE
+    stamps = {"queued": {"queued_at": past}, "running": {"lease_expires_at": past}}
+    return factories.make_trigger(state=state, **stamps.get(state, {}))
+
+
+class TestStateMachine:
+    def test_has_a_deed_for_every_verb(self) -> None:
+        assert DEEDS.keys() == TRANSITIONS.keys() == set(Verb)
+
+    @pytest.mark.parametrize(("verb", "state"), PAIRS)
+    def test_reaches_exactly_the_states_of_the_table(self, verb: Verb, state: TriggerState) -> None:
+        reached = set()
+        for deed in DEEDS[verb]:
+            trigger = make_overdue(state)
+            before = factories.row(trigger)
+            deed(trigger)
+            after = factories.row(trigger)
+            if after != before:
+                reached.add(after["state"])
+        assert reached == targets_of(verb, state)
+
+    def test_materializes_a_new_trigger_as_pending(self) -> None:
+        trigger = factories.make_trigger()
+        Trigger.objects.all().delete()
+        materialize(trigger)
+        assert Trigger.objects.get().state in TRANSITIONS[Verb.MATERIALIZE][0].targets
+
+
+class TestHeaders:
+    """The ``transition:`` headers of the named SQL against the table."""
+
+    #: Verbs each statement carries out; the header must not claim more than they allow.
+    VERBS = {
+        "jobs.materialize": (Verb.MATERIALIZE,),
+        "dispatch.dispatch": (Verb.DISPATCH,),
+        "dispatch.skip": (Verb.SKIP,),
+        "lifecycle.skip_paused": (Verb.SKIP,),
+        "execution.claim": (Verb.CLAIM,),
+        "execution.hand_back": (Verb.CLAIM,),
+        "lifecycle.hand_back_job": (Verb.REAP,),
+        "execution.renew": (Verb.RENEW,),
+        "execution.finish": (Verb.SUCCEED, Verb.RETRY, Verb.BURY, Verb.CANCEL),
+        "reap.reap_running": (Verb.REAP,),
+        "reap.reap_queued": (Verb.REAP,),
+        "lifecycle.cancel_job": (Verb.CANCEL,),
+        "lifecycle.cancel": (Verb.CANCEL,),
+        "lifecycle.replay": (Verb.REPLAY,),
+    }
+
+    @staticmethod
+    def pairs(query: db.Query) -> set[tuple[str, str]]:
+        found = set()
+        for header in query.headers.get("transition", []):
+            sources, target = header.split(" -> ")
+            found |= {(source.strip(), target) for source in sources.split(",")}
+        return found
+
+    def test_name_every_statement_that_moves_a_trigger(self) -> None:
+        moving = {name for name, query in db.all_queries().items() if "transition" in query.headers}
+        assert moving == set(self.VERBS)
+
+    def test_claim_no_transition_the_table_forbids(self) -> None:
+        for name, verbs in self.VERBS.items():
+            allowed = {
+                (source, target)
+                for verb in verbs
+                for row in TRANSITIONS[verb]
+                for source in row.sources or {"-"}
+                for target in row.targets
+            }
+            assert self.pairs(db.all_queries()[name]) <= allowed, name
+
+    def test_together_cover_the_whole_table(self) -> None:
+        covered = {
+            (verb, *pair)
+            for name, verbs in self.VERBS.items()
+            for verb in verbs
+            for pair in self.pairs(db.all_queries()[name])
+        }
+        for verb, rows in TRANSITIONS.items():
+            for row in rows:
+                for source in row.sources or {"-"}:
+                    for target in row.targets:
+                        assert (verb, source, target) in covered
