@@ -62,6 +62,8 @@ def up(options: UpOptions) -> None:
 
 
 def _run(options: UpOptions, stack: EmbeddedStack) -> None:
+    state_path = stack.data_dir / "run" / "processes.json"
+    state_path.unlink(missing_ok=True)  # left by an ``up`` that was killed
     ports = {"web": _free_port(options.host, options.port, option="--port")}
     if options.flower_port is not None:
         ports["flower"] = _free_port(options.host, options.flower_port, option="--flower-port")
@@ -89,9 +91,7 @@ def _run(options: UpOptions, stack: EmbeddedStack) -> None:
             SUPERVISOR, f"Login     user {admin['username']}, password {admin['password']} (shown only now)"
         )
     about = {"urls": urls, "ports": ports, "servers": stack.pids}
-    Supervisor(
-        specs, state_path=stack.data_dir / "run" / "processes.json", about=about, console=console
-    ).run()
+    Supervisor(specs, state_path=state_path, about=about, console=console).run()
     console.say(SUPERVISOR, "stopped")
 
 
