@@ -1,0 +1,1 @@
+"""Those Carillon is measured beside, as their users would run them."""
