@@ -69,7 +69,7 @@ class Supervisor:
             here = [child for child in self.children if child.spec.order == order]
             for child in here:
                 if child.stage is Stage.KEPT:
-                    child.press(hasten=self._stop_requests > 1)
+                    child.press()
             while any(child.process for child in here):
                 self._turn()
                 self._press_the_late()
