@@ -33,17 +33,20 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: pick
 -- Choose who goes next (DESIGN §8) among the lanes of locked tenants, and judge each: dispatch, hold, wait, or skip
--- with a reason. Within a tenant priorities are interleaved 8:4:2:1; among tenants slots go by weight; a tenant
--- at its cap and a job type whose window is full are never fetched from.
+-- with a reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type
+-- whose window is full are never fetched from. Both shares count what is in flight already, so that they hold, and
+-- nothing starves, when slots become free a few at a time.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing
 -- returns: id, job_id, job_type, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
-), tenant_load AS MATERIALIZED (
-    SELECT tenant_id, count(*) AS in_flight FROM jobs_trigger
+), level_load AS MATERIALIZED (
+    SELECT tenant_id, priority, count(*) AS in_flight FROM jobs_trigger
     WHERE state IN ('queued', 'running') AND tenant_id = ANY(%(tenant_ids)s::bigint[])
-    GROUP BY tenant_id
+    GROUP BY tenant_id, priority
+), tenant_load AS MATERIALIZED (
+    SELECT tenant_id, sum(in_flight)::bigint AS in_flight FROM level_load GROUP BY tenant_id
 ), type_load AS MATERIALIZED (
     SELECT job_type, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight FROM jobs_trigger
     WHERE state IN ('queued', 'running')
@@ -54,43 +57,58 @@ WITH lane AS MATERIALIZED (
     FROM unnest(%(capped_types)s::text[], %(type_caps)s::int[]) AS c(job_type, cap) LEFT JOIN type_load USING (job_type)
 ), open_lane AS MATERIALIZED (
     SELECT lane.*, tenant.weight, tenant.max_in_flight - coalesce(tenant_load.in_flight, 0) AS tenant_room,
-           type_room.room AS type_room
+           type_room.room AS type_room, coalesce(tenant_load.in_flight, 0) AS tenant_in_flight,
+           coalesce(level_load.in_flight, 0) AS level_in_flight
     FROM lane
     JOIN tenants_tenant tenant ON tenant.id = lane.tenant_id
     JOIN type_room USING (job_type)
     LEFT JOIN tenant_load USING (tenant_id)
+    LEFT JOIN level_load USING (tenant_id, priority)
     WHERE tenant.max_in_flight > coalesce(tenant_load.in_flight, 0) AND type_room.room > 0
 ), oldest AS (
-    SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room,
-           row_number() OVER (PARTITION BY t.tenant_id, t.priority ORDER BY t.due_at, t.id)
+    SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room, open_lane.tenant_in_flight,
+           (open_lane.level_in_flight
+            + row_number() OVER (PARTITION BY t.tenant_id, t.priority ORDER BY t.due_at, t.id))
                / (8 >> t.priority)::numeric AS level_rank
     FROM open_lane, LATERAL (
-        SELECT id, job_id, tenant_id, job_type, priority, due_at, scheduled_for, state, origin, replay_count
+        SELECT id, job_id, tenant_id, job_type, priority, due_at, scheduled_for, state, origin, attempt_count,
+               replay_count
         FROM jobs_trigger t
         WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
           AND t.priority = open_lane.priority AND t.state IN ('pending', 'retrying') AND NOT t.held
           AND t.due_at <= carillon_now()
         ORDER BY t.due_at
         LIMIT least(open_lane.tenant_room, open_lane.type_room, %(limit)s)) t
-), ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY level_rank, due_at, id) AS tenant_rank,
-           row_number() OVER (PARTITION BY job_type ORDER BY level_rank, due_at, id) AS type_rank
+), of_tenant AS (
+    SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY level_rank, due_at, id) AS tenant_rank
     FROM oldest
+), of_type AS (
+    SELECT *, (tenant_in_flight + tenant_rank) / weight::numeric AS turn,
+           row_number() OVER (
+               PARTITION BY job_type
+               ORDER BY (tenant_in_flight + tenant_rank) / weight::numeric, due_at, id) AS type_rank
+    FROM of_tenant
+    WHERE tenant_rank <= tenant_room
 ), chosen AS MATERIALIZED (
-    SELECT * FROM ranked
-    WHERE tenant_rank <= tenant_room AND type_rank <= type_room
-    ORDER BY tenant_rank / weight::numeric, due_at, id
+    SELECT * FROM of_type
+    WHERE type_rank <= type_room
+    ORDER BY turn, due_at, id
     LIMIT %(limit)s
 ), judged AS (
     SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent,
-           c.state = 'pending' AND c.origin = 'schedule' AND c.replay_count = 0 AS may_skip,
-           c.scheduled_for + j.misfire_grace < carillon_now() AS missed,
-           c.scheduled_for + j.catchup_window < carillon_now() AS too_old,
+           -- What was tried once is not skipped any more, though a lost message made it pending again.
+           c.state = 'pending' AND c.origin = 'schedule' AND c.attempt_count = 0 AND c.replay_count = 0 AS may_skip,
+           -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
+           c.due_at + j.misfire_grace < carillon_now() AS missed,
+           c.due_at + j.catchup_window < carillon_now() AS too_old,
            EXISTS (
                SELECT 1 FROM jobs_trigger later
                WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
-                 AND later.scheduled_for + j.misfire_grace < carillon_now()
-                 AND later.state = 'pending' AND later.origin = 'schedule') AS later_missed,
+                 AND later.due_at + j.misfire_grace < carillon_now()
+                 AND later.state = 'pending' AND later.origin = 'schedule')
+           -- After a long outage the later ones may still wait to be materialized.
+           OR coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)
+               AS later_missed,
            (SELECT count(*) FROM jobs_trigger other
             WHERE other.job_id = c.job_id AND other.id <> c.id
               AND other.state IN ('queued', 'running', 'retrying')) AS others,
@@ -120,7 +138,7 @@ SELECT id, job_id, job_type, CASE
          > CASE overlap_policy WHEN 'allow' THEN max_concurrent ELSE 1 END
     THEN 'wait' ELSE first_verdict END AS verdict
 FROM verdicts
-ORDER BY tenant_rank / weight::numeric, due_at, id;
+ORDER BY turn, due_at, id;
 
 -- name: dispatch
 -- Queue the chosen ones under a new fence. Committed before anything is published: the row is the outbox.

@@ -21,12 +21,12 @@ UPDATE jobs_trigger SET held = %(held)s
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: skip_paused
--- Firings that fell due while the job was paused (DESIGN §9, resume).
+-- Firings that fell due while the job was paused (DESIGN §9, resume). What had been tried before the pause goes on.
 -- transition: pending -> skipped
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false
-WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND replay_count = 0
+WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for <= carillon_now()
 RETURNING id;
 
