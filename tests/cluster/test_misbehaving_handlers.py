@@ -37,7 +37,8 @@ class TestMisbehavingHandlers:
                 jobs[job_type] = stage.call("POST", "/jobs", key=key, body=body)["id"]
 
             def trigger(job_type: str) -> dict:
-                return stage.call("GET", f"/jobs/{jobs[job_type]}/triggers", key=key)["results"][0]
+                found = stage.call("GET", f"/jobs/{jobs[job_type]}/triggers", key=key)["results"]
+                return found[0] if found else {"state": None}
 
             for job_type, (state, error_class, reason) in EXPECTED.items():
                 dead = wait_until(
