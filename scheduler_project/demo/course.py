@@ -23,8 +23,8 @@ from rich.live import Live
 from scheduler_project.demo.access import ADMIN, Access, prepare_access
 from scheduler_project.demo.client import ApiClient, ApiError
 from scheduler_project.demo.receiver import Receiver
-from scheduler_project.demo.scenario import CreatedJob, Reception, SampleJob, sample_jobs
-from scheduler_project.demo.system import System
+from scheduler_project.demo.scenario import WARM_UP, CreatedJob, Reception, SampleJob, sample_jobs
+from scheduler_project.demo.system import DemoError, System
 from scheduler_project.demo.table import Board, live_view, plain_line, verdict_table
 from scheduler_project.demo.verdict import GRACE, Verdict, judge
 
@@ -32,6 +32,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REDRAW_SECONDS = 0.5
 LINE_EVERY_SECONDS = 5.0
 ASK_EVERY_SECONDS = 3.0
+WARM_UP_TIMEOUT = timedelta(seconds=60)
 Clients = dict[str, ApiClient]
 
 
@@ -51,8 +52,7 @@ class Demo:
         self.options = options
         self.console = console
         self._system = System(data_dir=options.data_dir, port=options.port)
-        self._samples = sample_jobs(now=datetime.now(UTC))
-        self._receiver = Receiver(self._samples, log_path=options.data_dir / "log" / "receiver.jsonl")
+        self._receiver = Receiver(log_path=options.data_dir / "log" / "receiver.jsonl")
         self._going_down = False
         self._interrupted_by: signal.Signals | None = None
 
@@ -96,7 +96,7 @@ class Demo:
                 )
                 for slug, key in access.api_keys.items()
             }
-            jobs = await stage.enter_async_context(self._sample_jobs(clients))
+            jobs = await stage.enter_async_context(self._jobs_created(clients))
             await self._show(self._board(jobs, access), clients)
             verdict = await self._judge(jobs, clients)
             self._going_down = True
@@ -104,24 +104,37 @@ class Demo:
         return verdict
 
     @asynccontextmanager
-    async def _sample_jobs(self, clients: Clients) -> AsyncIterator[list[CreatedJob]]:
+    async def _jobs_created(self, clients: Clients) -> AsyncIterator[list[CreatedJob]]:
         """The sample jobs, created over the API; what an earlier demo left goes first, and these go at the end."""
-        for client in clients.values():
-            await client.delete_all_jobs()
+        await _delete_jobs(clients)
         try:
-            yield [await self._create(sample, clients[sample.tenant]) for sample in self._samples]
+            await self._warm_up(clients)
+            yield [await self._create(sample, clients) for sample in sample_jobs(now=datetime.now(UTC))]
         finally:
             try:
-                for client in clients.values():
-                    await client.delete_all_jobs()
+                await _delete_jobs(clients)
             except ApiError as error:
                 self.console.print(
                     f"The sample jobs stay, to be deleted by the next demo: {error}", markup=False
                 )
 
-    async def _create(self, sample: SampleJob, client: ApiClient) -> CreatedJob:
-        answer = await client.create_job(sample.document(receiver_url=self._receiver.url))
-        return CreatedJob.from_answer(sample, answer)
+    async def _warm_up(self, clients: Clients) -> None:
+        """Wait for a first webhook, and forget it. Raises ``DemoError`` when none arrives."""
+        await self._create(WARM_UP, clients)
+        try:
+            async with asyncio.timeout(WARM_UP_TIMEOUT.total_seconds()):
+                await self._receiver.first_delivery.wait()
+        except TimeoutError:
+            raise DemoError(
+                f"No webhook arrived within {WARM_UP_TIMEOUT.total_seconds():g} s of its creation: "
+                f"see {self._system.log_path}."
+            ) from None
+        self._receiver.deliveries.clear()
+
+    async def _create(self, sample: SampleJob, clients: Clients) -> CreatedJob:
+        self._receiver.expect(sample)
+        document = sample.document(receiver_url=self._receiver.url)
+        return CreatedJob.from_answer(sample, await clients[sample.tenant].create_job(document))
 
     def _board(self, jobs: Sequence[CreatedJob], access: Access) -> Board:
         urls = self._system.urls
@@ -157,7 +170,7 @@ class Demo:
         """The live table; where there is no terminal, a line now and then."""
         if not self.console.is_terminal:
             for what, where in board.access.items():
-                self.console.print(f"{what}: {where}", highlight=False, markup=False)
+                self.console.print(f"{what}: {where}", highlight=False, markup=False, soft_wrap=True)
             while True:
                 await asyncio.sleep(LINE_EVERY_SECONDS)
                 self.console.print(plain_line(board, now=datetime.now(UTC)), highlight=False)
@@ -172,6 +185,11 @@ class Demo:
         refused = [job for job in jobs if job.sample.reception is Reception.REFUSED]
         dead_letters = {job.id: await clients[job.sample.tenant].dead_letters(job.id) for job in refused}
         return judge(jobs, deliveries=deliveries, dead_letters=dead_letters, horizon=horizon)
+
+
+async def _delete_jobs(clients: Clients) -> None:
+    for client in clients.values():
+        await client.delete_all_jobs()
 
 
 async def _announce(board: Board, clients: Clients) -> None:

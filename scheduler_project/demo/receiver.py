@@ -5,9 +5,10 @@ with the time of its arrival, before it is answered. A request whose Standard We
 logged as unsigned and refused with 401. One event loop serves all, so a firing's requests are numbered without a lock.
 """
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -47,22 +48,27 @@ class Delivery:
 
 
 class Receiver(AbstractAsyncContextManager["Receiver"]):
-    """Serves ``samples`` for the length of an ``async with``; ``deliveries`` grows meanwhile.
+    """Serves for the length of an ``async with`` the jobs it was told to ``expect``; ``deliveries`` grows meanwhile.
 
     ``secrets`` maps a tenant's slug to its signing secret; a tenant that is not in it (yet) has no valid signature.
     """
 
-    def __init__(self, samples: Iterable[SampleJob], *, log_path: Path) -> None:
+    def __init__(self, *, log_path: Path) -> None:
         self.deliveries: list[Delivery] = []
+        self.first_delivery = asyncio.Event()
         self.secrets: dict[str, str] = {}
         self.url = ""
-        self._samples = {sample.path: sample for sample in samples}
+        self._samples: dict[str, SampleJob] = {}
         self._requests: Counter[str] = Counter()
         self._log_path = log_path
         self._log: TextIO | None = None
         application = web.Application()
         application.router.add_post("/{tenant}/{job}", self._receive)
         self._runner = web.AppRunner(application, access_log=None)
+
+    def expect(self, sample: SampleJob) -> None:
+        """Answer for ``sample`` from now on."""
+        self._samples[sample.path] = sample
 
     async def __aenter__(self) -> Self:
         self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,6 +121,7 @@ class Receiver(AbstractAsyncContextManager["Receiver"]):
 
     def _keep(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
+        self.first_delivery.set()
         if self._log:
             self._log.write(json.dumps(asdict(delivery), default=datetime.isoformat) + "\n")
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -18,7 +18,9 @@ from scheduler_project.demo.receiver import Delivery
 from scheduler_project.demo.scenario import CreatedJob
 from scheduler_project.demo.verdict import LATEST_ARRIVAL, Verdict, lag_figures
 
-OUTCOMES_SHOWN = 12
+OUTCOMES_SHOWN = 8
+#: Narrow enough for 80 columns.
+LAYOUT: dict[str, Any] = {"box": None, "padding": (0, 1, 0, 0), "header_style": "bold underline"}
 MARKS = {200: ("●", "green"), 503: ("↻", "yellow"), 400: ("✗", "red")}
 
 
@@ -55,44 +57,37 @@ def plain_line(board: Board, *, now: datetime) -> str:
             f"{elapsed:.0f} s of {board.lasts.total_seconds():.0f} s" if board.lasts else f"{elapsed:.0f} s",
             f"{len(first)} firings",
             f"{len(board.deliveries) - len(first)} retries",
-            f"lag {_lag_text([delivery.lag_seconds for delivery in first])}",
+            f"lag p50/max {_lag_text([delivery.lag_seconds for delivery in first])} ms",
             f"{late} late",
         ]
     )
 
 
-def verdict_table(verdict: Verdict) -> Table:
-    """The figures of each job and what is wrong with it."""
-    table = Table(box=box.SIMPLE_HEAD, title="Verdict by the receiver's log", title_justify="left")
-    table.add_column("tenant / job", no_wrap=True)
-    for name in ("expected", "delivered", "lost", "doubled", "late", "retries"):
-        table.add_column(name, justify="right")
-    table.add_column("lag p50 / max", justify="right", no_wrap=True)
+def verdict_table(verdict: Verdict) -> RenderableType:
+    """The figures of each job, and below them what is wrong."""
+    table = Table(**LAYOUT, title="Verdict by the receiver's log (lag: p50/max)", title_justify="left")
+    table.add_column("job", no_wrap=True)
+    for name in ("expected", "delivered", "lost", "doubled", "late", "retries", "lag ms"):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
+    faults = []
     for row in verdict.jobs:
-        faults = ", ".join(f"{count} {what}" for what, count in row.faults.items())
-        table.add_row(
-            f"{row.job.sample.tenant} / {row.job.sample.name}",
-            *(
-                str(count)
-                for count in (row.expected, row.delivered, row.lost, row.doubled, row.late, row.retries)
-            ),
-            _lag_text(row.lags_seconds),
-            Text(faults, style="red") if faults else Text("✓", style="green"),
-        )
-    return table
+        figures = (row.expected, row.delivered, row.lost, row.doubled, row.late, row.retries)
+        mark = Text("✗", style="red") if row.faults else Text("✓", style="green")
+        table.add_row(row.job.sample.name, *map(str, figures), _lag_text(row.lags_seconds), mark)
+        faults += [f"{row.job.sample.name}: {count} {what}" for what, count in row.faults.items()]
+    return Group("", table, Text("\n".join(faults), style="red"))
 
 
 def _jobs_table(board: Board, *, now: datetime) -> Table:
     by_job = _by_job(board.deliveries)
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(**LAYOUT)
     for name in ("tenant", "job", "schedule", "priority"):
         table.add_column(name, no_wrap=True)
     table.add_column("next", justify="right", no_wrap=True)
-    table.add_column("last outcomes", min_width=OUTCOMES_SHOWN, no_wrap=True)
-    table.add_column("firings", justify="right")
-    table.add_column("retries", justify="right")
-    table.add_column("lag p50 / max", justify="right", no_wrap=True)
+    table.add_column("outcomes", min_width=OUTCOMES_SHOWN, no_wrap=True)
+    for name in ("fired", "retried", "lag ms"):
+        table.add_column(name, justify="right", no_wrap=True)
     for job in board.jobs:
         deliveries, sample = by_job[job.id], job.sample
         first = [delivery.lag_seconds for delivery in deliveries if delivery.attempt == 1]
@@ -132,4 +127,4 @@ def _next_text(upcoming: Iterable[datetime], *, now: datetime) -> str:
 
 def _lag_text(lags_seconds: Sequence[float]) -> str:
     figures = lag_figures(lags_seconds)
-    return "-" if figures is None else "{:.0f} / {:.0f} ms".format(*(seconds * 1000 for seconds in figures))
+    return "-" if figures is None else "{:.0f}/{:.0f}".format(*(seconds * 1000 for seconds in figures))

@@ -198,19 +198,20 @@ class TestTable:
     def test_shows_each_job_with_its_next_firing_outcomes_and_lag(self):
         board = self.board([delivery(after(5), lag=0.04), delivery(after(10), lag=0.08)])
         text = drawn(live_view(board, now=after(12)))
-        assert "12 s of 30 s · 2 firings · 0 retries · lag 60 / 80 ms · 0 late" in text
+        assert "12 s of 30 s · 2 firings · 0 retries · lag p50/max 60/80 ms · 0 late" in text
         assert "●●" in text
         assert "3 s" in text
         assert "user admin [x]" in text
 
     def test_says_so_in_one_line_before_anything_came(self):
         assert (
-            plain_line(self.board([]), now=after(1)) == "1 s of 30 s · 0 firings · 0 retries · lag - · 0 late"
+            plain_line(self.board([]), now=after(1))
+            == "1 s of 30 s · 0 firings · 0 retries · lag p50/max - ms · 0 late"
         )
 
     def test_names_the_faults_of_a_verdict(self):
         text = drawn(verdict_table(verdict_of(created(), [delivery(after(5), lag=3)])))
-        assert "1 lost, 1 late by more than 2 s" in text
+        assert "sample: 1 lost\nsample: 1 late by more than 2 s" in text
 
     def board(self, deliveries: list[Delivery]) -> Board:
         return Board(
@@ -279,7 +280,8 @@ def run_against(
     body = '{"a":1}'
 
     async def send_all() -> tuple[list[int], Receiver]:
-        receiver = Receiver([sample], log_path=directory / "log.jsonl")
+        receiver = Receiver(log_path=directory / "log.jsonl")
+        receiver.expect(sample)
         receiver.secrets = {sample.tenant: SECRET}
         statuses = []
         async with receiver, aiohttp.ClientSession() as session:

@@ -42,7 +42,7 @@ class Command(BaseCommand):
         lasts = timedelta(seconds=seconds) if seconds else None
         demo = Demo(
             DemoOptions(data_dir=data_dir, port=options["port"], lasts=lasts),
-            console=Console(soft_wrap=False),
+            console=Console(),
         )
         try:
             code = asyncio.run(demo.run())
