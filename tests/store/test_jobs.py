@@ -1,0 +1,157 @@
+"""Jobs as the materializer sees them: due ones are taken once, firings inserted once, finished jobs completed."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from jobs.models import Job, Trigger
+from jobs.store import jobs as store
+from jobs.store.jobs import Firing
+from tests import factories
+from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_job, make_trigger, utc
+
+pytestmark = pytest.mark.django_db
+
+
+def firing(job: Job, **fields: Any) -> Firing:
+    plain = {
+        "job_id": job.id,
+        "tenant_id": job.tenant_id,
+        "job_type": job.job_type,
+        "job_version": job.version,
+        "priority": job.priority,
+        "scheduled_for": utc(2026, 3, 1, 12),
+        "due_at": utc(2026, 3, 1, 12, 0, 7),
+    }
+    return Firing(**(plain | fields))
+
+
+def taken(*, look_ahead: timedelta = MINUTE, limit: int = 10) -> list[UUID]:
+    return [row.id for row in store.take_due(reign=ANYONE, look_ahead=look_ahead, limit=limit)]
+
+
+class TestTakeDue:
+    def test_takes_what_enters_the_window_oldest_first(self) -> None:
+        moment = factories.now()
+        later, earlier = make_job(next_fire_at=moment + 30 * SECOND), make_job(next_fire_at=moment - HOUR)
+        make_job(next_fire_at=moment + 2 * MINUTE)
+        assert taken() == [earlier.id, later.id]
+        assert taken(limit=1) == [earlier.id]
+
+    @pytest.mark.parametrize("status", ["paused", "cancelled", "completed"])
+    def test_leaves_jobs_that_are_not_active(self, status: str) -> None:
+        make_job(status=status, next_fire_at=factories.now())
+        assert taken() == []
+
+    def test_leaves_jobs_whose_schedule_has_no_more(self) -> None:
+        make_job(next_fire_at=None)
+        assert taken() == []
+
+    def test_names_the_end_of_the_window(self) -> None:
+        make_job(next_fire_at=factories.now())
+        [row] = store.take_due(reign=ANYONE, look_ahead=HOUR, limit=1)
+        assert abs(row.window_end - factories.now() - HOUR) < 5 * SECOND
+
+
+class TestMaterialize:
+    def test_inserts_a_pending_trigger_under_its_idempotency_key(self) -> None:
+        job = make_job(priority=1, version=4)
+        [trigger_id] = store.materialize([firing(job)])
+        trigger = Trigger.objects.get()
+        assert (trigger.id, trigger.state, trigger.fence, trigger.job_version) == (
+            trigger_id,
+            "pending",
+            0,
+            4,
+        )
+        assert (trigger.scheduled_for, trigger.due_at) == (utc(2026, 3, 1, 12), utc(2026, 3, 1, 12, 0, 7))
+        assert trigger.idempotency_key == f"job:{job.id}:scheduled_for:2026-03-01T12:00:00Z"
+        assert (trigger.origin, trigger.priority) == ("schedule", 1)
+
+    def test_leaves_a_firing_that_has_its_trigger_alone(self) -> None:
+        job = make_job()
+        first = store.materialize([firing(job)])
+        before = Trigger.objects.values().get()
+        more = [firing(job, priority=0, job_version=9), firing(job, scheduled_for=utc(2026, 3, 1, 13))]
+        second = store.materialize(more)
+        assert (len(first), len(second)) == (1, 1)
+        assert Trigger.objects.values().get(id=first[0]) == before
+
+    def test_does_not_double_a_firing_named_twice_in_one_batch(self) -> None:
+        job = make_job()
+        assert len(store.materialize([firing(job), firing(job)])) == 1
+
+    def test_keeps_a_key_of_its_own(self) -> None:
+        store.materialize([firing(make_job(), origin="run_now", idempotency_key="run:1")])
+        assert Trigger.objects.get().idempotency_key == "run:1"
+
+    def test_takes_an_empty_batch(self) -> None:
+        assert store.materialize([]) == []
+
+
+class TestAdvance:
+    def test_moves_each_job_to_its_own_instant(self) -> None:
+        one, two, other = (make_job(next_fire_at=utc(2026, 1, 1)) for _ in range(3))
+        store.advance({one.id: utc(2027, 1, 1), two.id: None})
+        instants = dict(Job.objects.values_list("id", "next_fire_at"))
+        assert instants == {one.id: utc(2027, 1, 1), two.id: None, other.id: utc(2026, 1, 1)}
+
+
+class TestPauseBroken:
+    def test_pauses_with_a_bounded_reason(self) -> None:
+        job = make_job()
+        store.pause_broken(job_id=job.id, reason="x" * 900)
+        job.refresh_from_db()
+        assert (job.status, len(job.status_reason)) == ("paused", 500)
+
+    def test_leaves_a_job_that_was_cancelled_meanwhile(self) -> None:
+        job = make_job(status="cancelled")
+        store.pause_broken(job_id=job.id, reason="x")
+        job.refresh_from_db()
+        assert (job.status, job.status_reason) == ("cancelled", "")
+
+
+class TestComplete:
+    @staticmethod
+    def walk(*, limit: int = 100) -> int:
+        after, completed, turns = UUID(int=0), 0, 0
+        while True:
+            last, done = store.complete(after=after, limit=limit)
+            completed, turns = completed + done, turns + 1
+            assert turns < 100
+            if last is None:
+                return completed
+            after = last
+
+    @pytest.mark.parametrize("state", ["succeeded", "dead", "skipped", "cancelled"])
+    def test_completes_a_job_whose_triggers_have_all_ended(self, state: str) -> None:
+        trigger = make_trigger(state=state)
+        assert self.walk() == 1
+        assert Job.objects.get(id=trigger.job_id).status == "completed"
+
+    @pytest.mark.parametrize("state", ["pending", "queued", "running", "retrying"])
+    def test_leaves_a_job_with_an_unfinished_trigger(self, state: str) -> None:
+        make_trigger(state=state)
+        assert self.walk() == 0
+
+    def test_leaves_jobs_with_instants_to_come_and_jobs_not_active(self) -> None:
+        make_job(next_fire_at=factories.now())
+        make_job(status="paused")
+        assert self.walk() == 0
+
+    def test_sees_past_a_crowd_of_unfinished_ones(self) -> None:
+        for _ in range(5):
+            make_trigger()
+        done = make_job()
+        assert self.walk(limit=2) == 1
+        assert Job.objects.get(id=done.id).status == "completed"
+
+
+class TestScheduleOf:
+    def test_reads_the_same_from_a_model_and_from_a_row(self) -> None:
+        job = make_job(next_fire_at=factories.now(), starts_at=utc(2026, 1, 1), ends_at=utc(2027, 1, 1))
+        job.refresh_from_db()
+        [row] = store.take_due(reign=ANYONE, look_ahead=MINUTE, limit=1)
+        assert store.schedule_of(row) == store.schedule_of(job)
