@@ -1,0 +1,110 @@
+"""Two dispatchers, two materializers, two beats: wasteful at most (DESIGN §2, promises 2, 7 and 11)."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from jobs.engine import materializer
+from jobs.models import Job, Trigger
+from jobs.store import history, jobs, lifecycle
+from tests import factories
+from tests.factories import ANYONE, HOUR, MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
+from tests.races.conftest import Rival, at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def in_flight(tenant_id: int) -> int:
+    return Trigger.objects.filter(tenant_id=tenant_id, state__in=("queued", "running")).count()
+
+
+class TestTwoDispatchers:
+    def test_never_exceed_a_tenants_cap_nor_queue_a_trigger_twice(self) -> None:
+        tenants = [make_tenant(max_in_flight=7) for _ in range(3)]
+        for tenant in tenants:
+            make_triggers(make_job(tenant), 20)
+
+        def dispatch_often() -> list[tuple[object, int]]:
+            found = []
+            for _ in range(12):
+                found += [(item.id, item.fence) for item in dispatch(limit=3).queued]
+                assert all(in_flight(tenant.id) <= 7 for tenant in tenants)
+            return found
+
+        queued = [pair for found in at_once(*[dispatch_often] * 3) for pair in found]
+        assert max(Counter(queued).values()) == 1
+        assert {fence for _, fence in queued} == {1}
+        assert [in_flight(tenant.id) for tenant in tenants] == [7, 7, 7]
+
+    def test_pass_over_each_others_tenants_without_waiting(self, rival: Rival) -> None:
+        mine, other = make_tenant(), make_tenant()
+        make_triggers(make_job(mine), 2)
+        [free] = make_triggers(make_job(other), 1)
+        with transaction.atomic():
+            lifecycle.lock_tenant(mine.id)
+            assert [item.id for item in rival.do(dispatch).queued] == [free.id]
+            assert rival.do(dispatch).blocked
+        assert len(rival.do(dispatch).queued) == 2
+
+    def test_start_one_of_a_job_that_must_not_overlap(self) -> None:
+        job = make_job(overlap_policy="skip")
+        make_triggers(job, 4)
+        at_once(*[lambda: dispatch(limit=1)] * 3)
+        assert in_flight(job.tenant_id) == 1
+
+
+class TestTwoMaterializers:
+    def test_double_no_firing_and_leave_none_out(self) -> None:
+        moment = factories.now().replace(microsecond=0)
+        tenant = make_tenant()
+        for _ in range(20):
+            make_job(
+                tenant, interval=SECOND, created_at=moment - MINUTE, next_fire_at=moment - MINUTE + SECOND
+            )
+
+        def materialize() -> None:
+            for _ in range(6):
+                materializer.materialize(reign=ANYONE, look_ahead=timedelta(seconds=1), limit=7)
+
+        at_once(materialize, materialize)
+        for job in Job.objects.all():
+            instants = sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))
+            assert len(instants) >= 60
+            assert instants == [moment - MINUTE + SECOND * k for k in range(1, len(instants) + 1)]
+            assert job.next_fire_at == instants[-1] + SECOND
+
+    def test_take_different_jobs_without_waiting(self, rival: Rival) -> None:
+        first = make_job(next_fire_at=factories.now() - HOUR)
+        second = make_job(next_fire_at=factories.now())
+        with transaction.atomic():
+            mine = [row.id for row in jobs.take_due(reign=ANYONE, look_ahead=MINUTE, limit=1)]
+            assert rival.do(lambda: materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)) == 1
+        assert mine == [first.id]
+        assert set(Trigger.objects.values_list("job_id", flat=True)) == {second.id}
+
+    def test_insert_one_trigger_when_both_hold_the_same_firing(self) -> None:
+        job = make_job()
+        moment = factories.now()
+        firing = jobs.Firing(
+            job_id=job.id,
+            tenant_id=job.tenant_id,
+            job_type="noop",
+            job_version=1,
+            priority=2,
+            scheduled_for=moment,
+            due_at=moment,
+        )
+        created = at_once(*[lambda: jobs.materialize([firing])] * 3)
+        assert sorted(map(len, created)) == [0, 0, 1]
+
+
+class TestTwoHousekeepers:
+    def test_create_each_partition_once(self) -> None:
+        def ensure() -> list[str]:
+            factories.set_clock(timedelta(weeks=30))
+            return history.ensure_partitions()
+
+        created = [name for names in at_once(ensure, ensure) for name in names]
+        assert len(created) == len(set(created)) == 5
