@@ -79,7 +79,7 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+# Served straight from the packages: nothing to collect.
 WHITENOISE_USE_FINDERS = True
 
 # Safe by default; CARILLON_HTTPS=1 adds what only makes sense behind TLS.

@@ -1,6 +1,7 @@
 """The outside judge's ear: an HTTP server that logs every delivery it answered."""
 
 import json
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class Receiver:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 256
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """A killed worker resets its connections; anything else is a defect of the receiver."""
+                if not isinstance(sys.exception(), ConnectionError):
+                    super().handle_error(request, client_address)
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"

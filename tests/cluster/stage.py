@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,14 @@ class Stage:
                     sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self._name))
                 )
             self._directory.cleanup()
+
+    def readiness(self) -> str:
+        """``status`` of /readyz: ok, degraded (broker away) or unavailable (database away)."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=20) as answer:
+                return json.loads(answer.read())["status"]
+        except urllib.error.HTTPError as error:
+            return json.loads(error.read())["status"]
 
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.log_path.read_text()[-4000:]
