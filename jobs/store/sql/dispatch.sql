@@ -116,7 +116,10 @@ WITH lane AS MATERIALIZED (
             WHERE other.job_id = c.job_id AND other.id <> c.id
               AND other.state IN ('queued', 'running')) AS others_in_flight,
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
-    FROM chosen c JOIN jobs_job j ON j.id = c.job_id
+    FROM chosen c, LATERAL (
+        SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
+               next_fire_at
+        FROM jobs_job WHERE id = c.job_id OFFSET 0) j
 ), verdicts AS (
     SELECT *, CASE
         WHEN deleted_at IS NOT NULL OR status NOT IN ('active', 'completed') THEN 'hold'
@@ -147,9 +150,8 @@ ORDER BY turn, due_at, id;
 -- returns: id, fence, job_type
 UPDATE jobs_trigger t SET
     state = 'queued', fence = t.fence + 1, queued_at = carillon_clock(), worker = '', lease_expires_at = NULL,
-    job_version = j.version
-FROM jobs_job j
-WHERE t.id = ANY(%(ids)s::uuid[]) AND t.state IN ('pending', 'retrying') AND NOT t.held AND j.id = t.job_id
+    job_version = (SELECT version FROM jobs_job WHERE id = t.job_id)
+WHERE t.id = ANY(%(ids)s::uuid[]) AND CASE WHEN t.state IN ('pending', 'retrying') THEN NOT t.held END
 RETURNING t.id, t.fence, t.job_type;
 
 -- name: skip

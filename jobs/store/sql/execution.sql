@@ -1,3 +1,7 @@
+-- How these statements stay fast while statistics are old, as they are whenever load rises (benchmarks/throughput.py):
+-- ``CASE t.state WHEN …`` keeps the planner from taking a partial index on the state, where it would read every queued
+-- trigger to find a hundred; ``LATERAL … OFFSET 0`` keeps lookups by key from being turned round into scans.
+
 -- name: claim
 -- Take a batch of messages' triggers: those still queued under the message's fence, of a job that may run under the
 -- version they were dispatched for. The others stay untouched: whoever dispatched them again owns them now.
@@ -5,28 +9,34 @@
 -- locks: trigger rows
 -- index: primary key
 -- returns: everything a handler needs, one row an attempt
-WITH wanted AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id)
+WITH fit AS MATERIALIZED (
+    SELECT w.*, job.version, job.name AS job_name, job.payload, job.timeout, job.retry_policy, job.delivery,
+           tenant.slug AS tenant, tenant.webhook_secret
+    FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
+        LATERAL (SELECT job_id, tenant_id FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
+        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery
+                 FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
+        LATERAL (SELECT slug, status, webhook_secret FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
+    WHERE job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
 ), claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
         attempt_count = t.attempt_count + 1, started_at = coalesce(t.started_at, carillon_clock())
-    FROM wanted w, jobs_job j, tenants_tenant tenant
-    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND t.state = 'queued'
-      AND j.id = t.job_id AND j.version = t.job_version AND j.status IN ('active', 'completed')
-      AND j.deleted_at IS NULL AND tenant.id = t.tenant_id AND tenant.status = 'active'
-    RETURNING t.id, t.fence, w.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
+    FROM fit
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = fit.id AND t.fence = fit.fence AND t.job_version = fit.version
+      AND CASE t.state WHEN 'queued' THEN true END
+    RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
         t.crash_count, t.idempotency_key, t.checkpoint, carillon_clock() - t.started_at AS elapsed,
-        tenant.slug AS tenant, tenant.webhook_secret, j.name AS job_name, j.payload, j.timeout, j.retry_policy, j.delivery
+        carillon_clock() AS attempt_started_at, fit.tenant, fit.webhook_secret, fit.job_name, fit.payload, fit.timeout,
+        fit.retry_policy, fit.delivery
 ), attempt AS (
     INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
         error_code, error_class, error_message, traceback, response_excerpt)
     SELECT attempt_id, id, job_id, tenant_id, attempt_count, fence, %(worker)s, %(celery_task_id)s, 'started',
-           carillon_clock(), '', '', '', '', ''
+           attempt_started_at, '', '', '', '', ''
     FROM claimed
-    RETURNING id, started_at AS attempt_started_at
 )
-SELECT claimed.*, attempt.attempt_started_at FROM claimed JOIN attempt ON attempt.id = claimed.attempt_id;
+SELECT * FROM claimed;
 
 -- name: hand_back
 -- Give back what is queued under the message's fence but may not run: its job was paused, cancelled or edited.
@@ -36,7 +46,7 @@ SELECT claimed.*, attempt.attempt_started_at FROM claimed JOIN attempt ON attemp
 -- returns: id
 UPDATE jobs_trigger t SET state = 'pending', queued_at = NULL
 FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence)
-WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND t.state = 'queued'
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND CASE t.state WHEN 'queued' THEN true END
 RETURNING t.id;
 
 -- name: renew
@@ -46,7 +56,7 @@ RETURNING t.id;
 -- returns: id, cancel_requested
 UPDATE jobs_trigger t SET lease_expires_at = carillon_clock() + %(lease)s
 FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
-WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = held.id AND t.fence = held.fence AND t.state = 'running'
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = held.id AND t.fence = held.fence AND CASE t.state WHEN 'running' THEN true END
 RETURNING t.id, t.cancel_requested;
 
 -- name: note_progress
@@ -55,7 +65,7 @@ RETURNING t.id, t.cancel_requested;
 -- returns: id, or no row when the trigger is no longer ours
 UPDATE jobs_trigger SET progress = coalesce(%(progress)s::jsonb, progress),
                         checkpoint = coalesce(%(checkpoint)s::jsonb, checkpoint)
-WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+WHERE id = %(id)s AND fence = %(fence)s AND CASE state WHEN 'running' THEN true END
 RETURNING id;
 
 -- name: finish
@@ -83,15 +93,15 @@ WITH outcome AS MATERIALIZED (
         finished_at = CASE WHEN o.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
         result = o.result, lease_expires_at = NULL
     FROM outcome o
-    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = o.id AND t.fence = o.fence AND t.state = 'running'
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = o.id AND t.fence = o.fence AND CASE t.state WHEN 'running' THEN true END
     RETURNING t.id, t.state
 ), attempt AS (
     UPDATE jobs_attempt a SET
-        state = CASE WHEN moved.id IS NULL THEN 'stale' ELSE o.attempt_state END,
+        state = CASE WHEN o.id IN (SELECT id FROM moved) THEN o.attempt_state ELSE 'stale' END,
         finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
         error_code = o.error_code, error_class = o.error_class, error_message = o.error_message,
         traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt
-    FROM outcome o LEFT JOIN moved ON moved.id = o.id
+    FROM outcome o
     WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at = ANY(%(attempt_started_ats)s::timestamptz[])
       AND a.id = o.attempt_id AND a.started_at = o.attempt_started_at AND a.state IN ('started', 'lost')
 )

@@ -58,9 +58,9 @@ WITH candidate AS (
 ), done AS (
     UPDATE jobs_job SET status = 'completed', updated_at = carillon_clock()
     WHERE id = ANY(ARRAY(SELECT id FROM candidate))
-      AND NOT EXISTS (
-        SELECT 1 FROM jobs_trigger t
-        WHERE t.job_id = jobs_job.id AND t.state IN ('pending', 'queued', 'running', 'retrying'))
+      -- Not NOT EXISTS, which may become a join that reads every unfinished trigger there is.
+      AND (SELECT t.id FROM jobs_trigger t
+           WHERE t.job_id = jobs_job.id AND t.state IN ('pending', 'queued', 'running', 'retrying') LIMIT 1) IS NULL
     RETURNING id
 )
 SELECT candidate.id, done.id IS NOT NULL AS completed FROM candidate LEFT JOIN done USING (id) ORDER BY candidate.id;
