@@ -80,28 +80,32 @@ class Demo:
             return
         self._going_down = True
         self._interrupted_by = number
-        self.console.print("Stopping everything; a second signal hastens it.")
         play.cancel()
+        self.console.print("Stopping everything; a second signal hastens it.")
 
     async def _play(self) -> Verdict:
         async with AsyncExitStack() as stage:
-            await stage.enter_async_context(self._receiver)
-            self.console.print(f"Starting Carillon in {self.options.data_dir}", highlight=False, markup=False)
-            await stage.enter_async_context(self._system)
-            access = await asyncio.to_thread(prepare_access)
-            self._receiver.secrets = access.webhook_secrets
-            clients = {
-                slug: await stage.enter_async_context(
-                    ApiClient(base_url=self._system.urls["web"], api_key=key)
-                )
-                for slug, key in access.api_keys.items()
-            }
-            jobs = await stage.enter_async_context(self._jobs_created(clients))
-            await self._show(self._board(jobs, access), clients)
-            verdict = await self._judge(jobs, clients)
-            self._going_down = True
+            try:
+                verdict = await self._play_on(stage)
+            finally:
+                self._going_down = True
             self.console.print("Stopping everything.")
         return verdict
+
+    async def _play_on(self, stage: AsyncExitStack) -> Verdict:
+        """Play until the time is over; what was set up is left on ``stage``, to be taken down from there."""
+        await stage.enter_async_context(self._receiver)
+        self.console.print(f"Starting Carillon in {self.options.data_dir}", highlight=False, markup=False)
+        await stage.enter_async_context(self._system)
+        access = await asyncio.to_thread(prepare_access)
+        self._receiver.secrets = access.webhook_secrets
+        clients = {
+            slug: await stage.enter_async_context(ApiClient(base_url=self._system.urls["web"], api_key=key))
+            for slug, key in access.api_keys.items()
+        }
+        jobs = await stage.enter_async_context(self._jobs_created(clients))
+        await self._show(self._board(jobs, access), clients)
+        return await self._judge(jobs, clients)
 
     @asynccontextmanager
     async def _jobs_created(self, clients: Clients) -> AsyncIterator[list[CreatedJob]]:

@@ -23,6 +23,7 @@ import aiohttp
 
 from scheduler_project.embedded.paths import ensure_data_dir
 from scheduler_project.embedded.server import die_with_parent
+from scheduler_project.embedded.stack import EmbeddedStack
 from scheduler_project.processes.up import PROJECT_DIR
 
 PLATFORM_SETTINGS = (
@@ -141,9 +142,11 @@ class System(AbstractAsyncContextManager["System"]):
             async with asyncio.timeout(STOP_TIMEOUT.total_seconds()):
                 await process.wait()
         except TimeoutError:
-            # Its children die with it by the kernel's hand.
             _signal(process, signal.SIGKILL)
             await process.wait()
+        if process.returncode and process.returncode < 0:
+            # Killed, by us or another: the kernel ends its children, but its servers wait for the next `up`.
+            await asyncio.to_thread(_stop_servers, self.data_dir)
 
     def _log_end(self) -> str:
         lines = self.log_path.read_text(errors="replace").splitlines()[-QUOTED_LINES:]
@@ -157,6 +160,11 @@ def free_or_any(port: int) -> int:
             return port
     except OSError:
         return 0
+
+
+def _stop_servers(data_dir: Path) -> None:
+    for server in EmbeddedStack(data_dir=data_dir).servers:
+        server.stop()
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

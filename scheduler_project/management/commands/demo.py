@@ -11,7 +11,7 @@ from rich.console import Console
 
 from scheduler_project.demo.course import Demo, DemoOptions
 from scheduler_project.demo.system import DemoError, enter_own_environment
-from scheduler_project.embedded.server import EmbeddedError
+from scheduler_project.embedded.paths import ensure_data_dir
 
 
 class Command(BaseCommand):
@@ -37,7 +37,10 @@ class Command(BaseCommand):
         seconds = options["seconds"]
         if seconds is not None and seconds < 1:
             raise CommandError("--seconds must be at least 1.")
-        data_dir = options["data_dir"].expanduser().resolve()
+        try:
+            data_dir = ensure_data_dir(options["data_dir"].expanduser())
+        except OSError as error:
+            raise CommandError(f"--data-dir cannot be used: {error}") from error
         enter_own_environment(data_dir=data_dir)
         lasts = timedelta(seconds=seconds) if seconds else None
         demo = Demo(
@@ -46,7 +49,7 @@ class Command(BaseCommand):
         )
         try:
             code = asyncio.run(demo.run())
-        except (DemoError, EmbeddedError, PermissionError) as error:
+        except DemoError as error:
             raise CommandError(str(error)) from error
         if code:
             sys.exit(code)
