@@ -18,7 +18,8 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 
-#: Up to this many triggers of one type in a dispatch go one a message; beyond it messages grow, up to the batch size.
+#: Up to this many triggers of one type in a dispatch go one a message, so that all workers share them; beyond it
+#: messages grow with the square, up to the batch size, because each message costs its worker two commits.
 MESSAGES_PER_DISPATCH = 32
 
 
@@ -85,6 +86,6 @@ def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane]) -> list[Messag
     found = []
     for job_type, group in groupby(by_type, key=lambda item: item.job_type):
         grips = [Grip(item.id, item.fence) for item in group]
-        size = min(lanes[job_type].batch_size, math.ceil(len(grips) / MESSAGES_PER_DISPATCH))
+        size = min(lanes[job_type].batch_size, math.ceil((len(grips) / MESSAGES_PER_DISPATCH) ** 2))
         found += [Message(job_type, tuple(grips[i : i + size])) for i in range(0, len(grips), size)]
     return found

@@ -1,0 +1,326 @@
+"""A beat's turn, stepped by hand: materialize, dispatch, publish, reap, keep house."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobs.engine import cycle as module
+from jobs.engine import materializer
+from jobs.engine.dispatcher import MESSAGES_PER_DISPATCH, Lane, messages
+from jobs.models import Job, Lease, Trigger
+from jobs.store.dispatch import Queued
+from jobs.store.execution import Grip
+from tests import factories
+from tests.engine.conftest import Beat, Broker
+from tests.factories import HOUR, MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
+
+Clock = Callable[[timedelta], None]
+
+
+def make_every(seconds: int, **columns: Any) -> Job:
+    """An interval job just created: its first firing lies one interval ahead."""
+    created_at = factories.now().replace(microsecond=0)
+    every = timedelta(seconds=seconds)
+    plain = {"interval": every, "created_at": created_at, "next_fire_at": created_at + every}
+    return make_job(**(plain | columns))
+
+
+def instants(job: Job) -> list[datetime]:
+    return sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))
+
+
+def outcomes(job: Job) -> list[tuple[str, str]]:
+    """(state, reason) of every firing that is due by now, in order."""
+    due = Trigger.objects.filter(job=job, scheduled_for__lte=factories.now()).order_by("scheduled_for")
+    return list(due.values_list("state", "reason"))
+
+
+@pytest.mark.django_db
+class TestTurn:
+    def test_carries_a_firing_from_schedule_to_message(
+        self, beat: Beat, broker: Broker, clock: Clock
+    ) -> None:
+        job = make_every(10)
+        beat.step()
+        assert (instants(job)[0], broker.messages) == (job.created_at + 10 * SECOND, [])
+        clock(11 * SECOND)
+        beat.step()
+        [message] = broker.messages
+        first = Trigger.objects.get(job=job, scheduled_for=job.created_at + 10 * SECOND)
+        assert (message.job_type, message.grips) == ("noop", (Grip(first.id, 1),))
+        assert state_of(first) == ("queued", "")
+
+    def test_sleeps_no_longer_than_until_the_next_trigger_is_due(self, beat: Beat) -> None:
+        make_trigger(due_at=factories.now() + timedelta(milliseconds=150))
+        assert 0 < beat.step() <= 0.15
+
+    def test_sleeps_at_most_the_cap_and_less_while_work_is_blocked(self, beat: Beat) -> None:
+        assert beat.step() == 0.25
+        job = make_job(max_concurrent=1)
+        make_trigger(job, "running")
+        make_trigger(job)
+        assert beat.step() == module.BLOCKED_SECONDS
+
+    def test_does_not_sleep_while_a_full_batch_says_there_is_more(
+        self, make_beat: Callable[..., Beat]
+    ) -> None:
+        beat = make_beat(dispatch_batch=3)
+        make_triggers(make_job(), 7)
+        assert [beat.turn() == 0 for _ in range(3)] == [True, True, False]
+        assert len(beat.broker.grips) == 7
+
+    def test_completes_a_one_time_job_that_has_run(self, beat: Beat) -> None:
+        moment = factories.now()
+        job = make_job(schedule_type="once", interval=None, run_at=moment, next_fire_at=moment)
+        beat.step()
+        [trigger] = Trigger.objects.filter(job=job)
+        beat.cycle._housekeeper._complete_at = 0.0
+        beat.step()
+        job.refresh_from_db()
+        assert (job.status, job.next_fire_at) == ("active", None)
+        Trigger.objects.filter(id=trigger.id).update(state="succeeded")
+        beat.cycle._housekeeper._complete_at = 0.0
+        beat.step()
+        job.refresh_from_db()
+        assert job.status == "completed"
+
+    def test_stands_by_while_another_leads(self, make_beat: Callable[..., Beat], broker: Broker) -> None:
+        leader, standby = make_beat(), make_beat()
+        leader.turn()
+        make_trigger()
+        assert 10 / 3 * 0.7 <= standby.turn() <= 10 / 3
+        assert broker.messages == []
+        leader.cycle.leader.hand_over()
+        standby.turn()
+        assert len(broker.grips) == 1
+
+    def test_of_a_deposed_leader_changes_nothing(
+        self, make_beat: Callable[..., Beat], broker: Broker
+    ) -> None:
+        old = make_beat()
+        old.turn()
+        Lease.objects.update(term=99, holder="another")
+        job, trigger = make_every(1), make_trigger()
+        before = row(trigger)
+        old.turn()
+        assert (row(trigger), instants(job), broker.messages) == (before, [], [])
+
+    def test_goes_on_with_the_reaping_while_the_broker_is_away(self, beat: Beat, broker: Broker) -> None:
+        broker.up = False
+        lost = make_trigger(state="running", lease_expires_at=factories.now() - SECOND)
+        waiting = make_trigger()
+        job = make_every(10)
+        beat.step()
+        assert [state_of(lost)[0], state_of(waiting)[0]] == ["retrying", "pending"]
+        assert row(waiting)["fence"] == 0
+        assert instants(job)
+        broker.up = True
+        beat.step()
+        assert {grip.id for grip in broker.grips} == {lost.id, waiting.id}
+
+    def test_without_election_works_beside_another(
+        self, make_beat: Callable[..., Beat], clock: Clock
+    ) -> None:
+        beats = [make_beat(leader_election=False) for _ in range(2)]
+        job = make_every(2)
+        for second in range(20):
+            clock(second * SECOND)
+            for beat in beats:
+                beat.step()
+        ids = [grip.id for grip in beats[0].broker.grips]
+        assert len(ids) == len(set(ids)) == len(outcomes(job)) > 5
+        assert not Lease.objects.exists()
+
+
+@pytest.mark.django_db
+class TestPublish:
+    def test_that_fails_hands_the_triggers_back(self, beat: Beat, broker: Broker) -> None:
+        triggers = make_triggers(make_job(), 3)
+        broker.breaks = True
+        beat.turn()
+        assert [(row(t)["state"], row(t)["fence"]) for t in triggers] == [("pending", 1)] * 3
+        [sent] = broker.grips
+        broker.breaks = False
+        broker.messages.clear()
+        beat.turn()
+        assert {grip.fence for grip in broker.grips} == {2}
+        stale = Trigger.objects.get(id=sent.id)
+        stale.fence = sent.fence
+        assert claim(stale) == []
+
+    def test_that_never_happened_is_made_up_for_after_the_deadline(
+        self, beat: Beat, broker: Broker, clock: Clock
+    ) -> None:
+        """A beat killed between its commit and its publish."""
+        trigger = make_trigger()
+        factories.dispatch()
+        clock(29 * SECOND)
+        beat.step()
+        assert broker.grips == []
+        clock(31 * SECOND)
+        beat.step()
+        beat.step()
+        assert broker.grips == [Grip(trigger.id, 2)]
+
+    def test_sends_one_trigger_a_message_while_little_is_due(self) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(MESSAGES_PER_DISPATCH)]
+        assert [len(m.grips) for m in messages(queued, {"a": Lane(None, 100)})] == [1] * len(queued)
+
+    @pytest.mark.parametrize(
+        ("number", "batch_size", "longest"), [(64, 100, 4), (1000, 100, 100), (1000, 5, 5)]
+    )
+    def test_lets_messages_grow_up_to_the_batch_size(
+        self, number: int, batch_size: int, longest: int
+    ) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
+        found = messages(queued, {"a": Lane(None, batch_size)})
+        assert max(len(m.grips) for m in found) == longest
+        assert [grip.id for m in found for grip in m.grips] == [item.id for item in queued]
+
+    def test_never_mixes_job_types_in_a_message(self) -> None:
+        queued = [Queued(factories.new_id(), 1, "ab"[n % 2]) for n in range(200)]
+        found = messages(queued, {"a": Lane(None, 50), "b": Lane(None, 50)})
+        kinds = {item.id: item.job_type for item in queued}
+        assert all({kinds[grip.id] for grip in m.grips} == {m.job_type} for m in found)
+
+
+@pytest.mark.django_db
+class TestMaterialize:
+    def test_pauses_a_job_whose_schedule_is_broken_and_goes_on(self, beat: Beat) -> None:
+        broken = make_every(10, schedule_type="cron", interval=None, cron_expression="no cron")
+        unknown_zone = make_every(10, schedule_type="cron", cron_expression="* * * * *", timezone="Mars/Base")
+        good = make_every(10)
+        beat.step()
+        for job in (broken, unknown_zone):
+            job.refresh_from_db()
+            assert (job.status, bool(job.status_reason), instants(job)) == ("paused", True, [])
+        assert instants(good)
+
+    def test_computes_a_shared_schedule_once(self, beat: Beat, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+        real = materializer.fire_times
+
+        def counting(schedule: Any, **bounds: Any) -> list[datetime]:
+            asked.append(schedule)
+            return real(schedule, **bounds)
+
+        monkeypatch.setattr(materializer, "fire_times", counting)
+        cron = {"schedule_type": "cron", "interval": None, "cron_expression": "* * * * *"}
+        minute = factories.now().replace(second=0, microsecond=0) + MINUTE
+        same = [make_every(10, **cron, next_fire_at=minute) for _ in range(5)]
+        other = make_every(10, **cron, next_fire_at=minute, timezone="Asia/Kolkata")
+        beat.turn()
+        assert len(asked) == 2
+        assert {tuple(instants(job)) for job in [*same, other]} == {(minute,)}
+
+    def test_keeps_a_jobs_jitter_the_same_for_every_firing(self, beat: Beat) -> None:
+        jobs = [make_every(5, jitter=4 * SECOND) for _ in range(8)]
+        beat.step()
+        offsets = {
+            job.id: {t.due_at - t.scheduled_for for t in Trigger.objects.filter(job=job)} for job in jobs
+        }
+        assert all(len(found) == 1 for found in offsets.values())
+        assert all(timedelta() <= min(found) < 4 * SECOND for found in offsets.values())
+        assert len({min(found) for found in offsets.values()}) > 1
+
+    def test_ends_with_the_schedule(self, beat: Beat) -> None:
+        job = make_every(10, ends_at=factories.now() + 25 * SECOND)
+        beat.step()
+        job.refresh_from_db()
+        assert (len(instants(job)), job.next_fire_at) == (2, None)
+
+    def test_shares_a_pass_among_jobs_after_a_long_outage(
+        self, beat: Beat, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(materializer, "MAX_FIRINGS", 20)
+        jobs = [make_every(1) for _ in range(4)]
+        clock(MINUTE)
+        beat.turn()
+        assert [len(instants(job)) for job in jobs] == [5] * 4
+
+
+@pytest.mark.django_db
+class TestOutage:
+    """Nothing ran for a while; afterwards every instant the schedule named has exactly one record."""
+
+    @pytest.mark.parametrize("away", [MINUTE, 2 * HOUR], ids=["a minute", "two hours"])
+    @pytest.mark.parametrize("policy", ["fire_once", "skip", "fire_all"])
+    @pytest.mark.parametrize("seconds", [10, 60])
+    def test_leaves_no_instant_without_a_record(
+        self, beat: Beat, clock: Clock, away: timedelta, policy: str, seconds: int
+    ) -> None:
+        job = make_every(seconds, misfire_policy=policy, overlap_policy="allow")
+        beat.step()
+        clock(away + 5 * SECOND)
+        beat.step()
+        every = timedelta(seconds=seconds)
+        found = instants(job)
+        assert found == [job.created_at + every * k for k in range(1, len(found) + 1)]
+        assert found[-1] + every > factories.now() + MINUTE - SECOND
+        assert "pending" not in {state for state, _ in outcomes(job)}
+
+    def test_of_two_hours_fires_once_and_accounts_for_the_rest(
+        self, beat: Beat, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(materializer, "MAX_FIRINGS", 50)  # several passes before all are there
+        job = make_every(60, misfire_policy="fire_once")
+        clock(2 * HOUR + 30 * SECOND)
+        for _ in range(4):
+            beat.step()
+        found = outcomes(job)
+        assert len(found) == 120
+        # The last missed one, and the one half a minute old, which is within its grace.
+        assert found[-2:] == [("queued", "")] * 2
+        assert set(found[:-2]) == {("skipped", "misfire"), ("skipped", "coalesced")}
+        assert 58 <= found.count(("skipped", "misfire")) <= 62
+
+    def test_of_cron_keeps_to_the_minute(self, beat: Beat, clock: Clock) -> None:
+        minute = factories.now().replace(second=0, microsecond=0) + MINUTE
+        job = make_every(
+            60, schedule_type="cron", interval=None, cron_expression="*/5 * * * *", next_fire_at=minute
+        )
+        clock(2 * HOUR)
+        beat.step()
+        found = instants(job)
+        assert 23 <= len(found) <= 26
+        assert all(instant.minute % 5 == 0 and instant.second == 0 for instant in found)
+        assert {later - earlier for earlier, later in pairwise(found)} == {5 * MINUTE}
+
+
+@pytest.mark.django_db(transaction=True)
+class TestDatabaseAway:
+    def test_ends_the_turn_and_the_next_one_starts_afresh(self, beat: Beat, broker: Broker) -> None:
+        beat.turn()
+        trigger = make_trigger()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            [pid] = cursor.fetchone()
+        other = connection.copy()
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+        other.close()
+        assert beat.turn() == module.AWAY_SECONDS
+        Lease.objects.update(expires_at=factories.now() - SECOND)
+        beat.turn()
+        assert [grip.id for grip in broker.grips] == [trigger.id]
+
+    def test_bounds_how_long_a_frozen_beat_keeps_tenants_locked(self, beat: Beat) -> None:
+        connection.close()
+        beat.turn()
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW idle_in_transaction_session_timeout")
+            assert cursor.fetchone() == ("5s",)
+        connection.close()
+
+    def test_close_hands_the_lease_over_and_may_be_repeated(self, make_beat: Callable[..., Beat]) -> None:
+        first, second = make_beat(), make_beat()
+        first.turn()
+        first.cycle.close()
+        first.cycle.close()
+        second.turn()
+        assert Lease.objects.get().term == 2
+        second.cycle.close()
