@@ -1,10 +1,11 @@
 """The Celery application: one queue and one registered task per job type, both named ``jobs.<type>``."""
 
 import os
+from importlib import import_module
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_init, worker_process_init
 from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
@@ -16,6 +17,20 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 @setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
     """Django's settings configured logging already; a receiver here keeps Celery from replacing it."""
+
+
+@worker_init.connect
+def _import_before_forking(**_: Any) -> None:
+    """What the first webhook would import while a firing waits; the pool's processes share its memory."""
+    import_module("aiohttp")
+
+
+@worker_process_init.connect
+def _connect_ahead(**_: Any) -> None:
+    """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
+    from jobs.store import db
+
+    db.connect_ahead()
 
 
 @app.on_after_finalize.connect

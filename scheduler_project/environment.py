@@ -45,8 +45,11 @@ class Platform(BaseSettings):
 
     @field_validator("data_dir")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().resolve()
+    def _a_directory(cls, value: Path) -> Path:
+        path = value.expanduser().resolve()
+        if path.exists() and not path.is_dir():
+            raise ValueError("must be a directory, or a path where one can be made")
+        return path
 
     @field_validator("database_url")
     @classmethod

@@ -94,6 +94,14 @@ def atomic() -> AbstractContextManager[Any]:
     return transaction.atomic()
 
 
+def connect_ahead() -> None:
+    """Connect now if the server can be reached, so that the first statement need not."""
+    try:
+        connection.ensure_connection()
+    except DISCONNECTED as error:
+        log.warning("database away", what="connect ahead", error=str(error).strip().splitlines()[:1])
+
+
 def disconnect() -> None:
     """Drop this process's connection, so that the next statement makes a new one."""
     connection.close()

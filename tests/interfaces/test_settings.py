@@ -55,6 +55,12 @@ class TestEnvironment:
         ):
             assert name in message
 
+    def test_refuses_a_data_directory_that_is_a_file(self, environ, tmp_path):
+        (tmp_path / "file").touch()
+        environ(CARILLON_DATA_DIR=str(tmp_path / "file"))
+        with pytest.raises(ImproperlyConfigured, match="CARILLON_DATA_DIR: must be a directory"):
+            environment.load()
+
     def test_never_echoes_a_secret(self, environ):
         environ(DATABASE_URL="mysql://user:hunter2@db/x", SECRET_KEY="hunter2")
         with pytest.raises(ImproperlyConfigured) as refusal:
