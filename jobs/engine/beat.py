@@ -2,7 +2,7 @@
 
 Any number may run; one leads. All waiting happens inside ``tick`` on a pipe, so that a signal ends it at once and a
 wake-up is precise. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the connection's
-lock may be held; ours only raises a flag and writes to the pipe, and ``tick`` leaves at its next safe point.
+lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
 """
 
 import os
@@ -40,7 +40,8 @@ class LeaderScheduler(Scheduler):
     def setup_schedule(self) -> None:
         """Called for the real instance only; the banner's lazy one must not touch anything."""
         self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_write, False)
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
         publisher = Publisher(self.app)
         self._publisher = publisher
         self._cycle = Cycle(
@@ -49,23 +50,22 @@ class LeaderScheduler(Scheduler):
         beat_init.connect(self._install_signals, weak=False)
 
     def _install_signals(self, **_: Any) -> None:
+        # The interpreter writes to the pipe at once. Our handler would be too late: it runs between two bytecodes, so
+        # a signal that strikes just before ``select`` would be slept through.
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
 
     def _ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
-        try:
-            os.write(self._wake_write, b"s")
-        except BlockingIOError:
-            return  # a full pipe wakes the reader as well
 
     def tick(self, *_: Any, **__: Any) -> float:
         """One cycle and the sleep after it. Raises ``SystemExit`` between cycles once asked to stop."""
         assert self._cycle is not None
         self._leave_if_asked()
         seconds = self._cycle.tick()
-        if seconds > 0:
-            select.select([self._wake_read], [], [], seconds)
+        if seconds > 0 and select.select([self._wake_read], [], [], seconds)[0]:
+            os.read(self._wake_read, 1024)
         self._leave_if_asked()
         return 0.0
 
