@@ -4,8 +4,10 @@ Killed anywhere, the leases run out and reap retries what was in hand. Frozen an
 every write here comes back stale. A second copy of the message claims nothing.
 """
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event
@@ -27,6 +29,9 @@ from jobs.store.execution import Finish, Grip
 from jobs.telemetry import bound, get_logger
 
 log = get_logger()
+#: How long a handler's report may wait for a database that is away.
+NOTE_PATIENCE_SECONDS = 5.0
+_notes = ThreadPoolExecutor(1, "carillon-notes")
 _async_runner = AsyncRunner()
 _keeper: Keeper | None = None
 
@@ -141,7 +146,9 @@ class Batch:
         for held in self.hold.waiting():
             row = self.rows[held.grip.id]
             if held.deadline:
-                message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
+                message = (
+                    f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
+                )
                 self.finisher.add(row, Outcome("timed_out", error_code="timeout", error_message=message))
         self.finisher.flush()
         untried = [held for held in self.hold.waiting() if not held.deadline]
@@ -163,8 +170,19 @@ def _give_back(row: Any) -> Finish:
 
 
 def _note_progress(grip: Grip, fraction: float, stage: str) -> None:
-    execution.note_progress(grip=grip, progress={"fraction": fraction, "stage": stage})
+    _note(partial(execution.note_progress, grip=grip, progress={"fraction": fraction, "stage": stage}))
 
 
 def _note_checkpoint(grip: Grip, state: dict[str, Any]) -> None:
-    execution.note_progress(grip=grip, checkpoint=state)
+    _note(partial(execution.note_progress, grip=grip, checkpoint=state))
+
+
+def _note(write: Callable[[], bool]) -> None:
+    """Write now; an asynchronous handler calls from its event loop, where Django refuses, so a thread does it there."""
+    keep = partial(db.until_connected, write, patience_seconds=NOTE_PATIENCE_SECONDS, what="note progress")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        keep()
+    else:
+        _notes.submit(keep).result()

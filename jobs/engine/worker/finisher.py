@@ -63,9 +63,14 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         error_class=outcome.error_class[:200],
         error_message=outcome.error_message,
         traceback=outcome.traceback,
-        http_status=outcome.http_status,
+        http_status=_status_or_none(outcome.http_status),
         response_excerpt=outcome.response_excerpt,
     )
+
+
+def _status_or_none(status: object) -> int | None:
+    """A handler may raise with any status; one that cannot be stored must not cost its whole batch."""
+    return status if type(status) is int and 0 < status < 1000 else None
 
 
 class Finisher:

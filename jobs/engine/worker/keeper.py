@@ -91,11 +91,16 @@ class Keeper:
                 self._changed.clear()
                 continue
             time.sleep(self._flush_seconds)
-            for hold in holds:
-                self._look_after(hold)
-            if time.monotonic() >= renew_at:
-                renewed = self._renew([held for hold in holds for held in hold.waiting()])
-                renew_at = time.monotonic() + (self._lease.total_seconds() / 3 if renewed else RETRY_SECONDS)
+            try:
+                for hold in holds:
+                    self._look_after(hold)
+                if time.monotonic() >= renew_at:
+                    renewed = self._renew([held for hold in holds for held in hold.waiting()])
+                    renew_at = time.monotonic() + (
+                        self._lease.total_seconds() / 3 if renewed else RETRY_SECONDS
+                    )
+            except Exception:  # one bad write must not end the thread every later batch relies on
+                log.exception("keeper failed")
 
     def _renew(self, waiting: Sequence[Held]) -> bool:
         if not waiting:
