@@ -166,6 +166,14 @@ class TestPublish:
         beat.step()
         assert broker.grips == [Grip(trigger.id, 2)]
 
+    @pytest.mark.parametrize(("age", "taken_back"), [(4 * SECOND, False), (6 * SECOND, True)])
+    def test_of_a_dead_leader_is_made_up_for_by_its_successor_at_once(
+        self, make_beat: Callable[..., Beat], broker: Broker, age: timedelta, taken_back: bool
+    ) -> None:
+        trigger = make_trigger(state="queued", queued_at=factories.now() - age)
+        make_beat().turn()
+        assert broker.grips == [Grip(trigger.id, 2)] * taken_back
+
     def test_sends_one_trigger_a_message_while_little_is_due(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(MESSAGES_PER_DISPATCH)]
         assert [len(m.grips) for m in messages(queued, {"a": Lane(None, 100)})] == [1] * len(queued)

@@ -1,0 +1,143 @@
+"""What the engine's tests share: a cycle stepped by hand, a worker without Celery, and handlers that are scripted."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from jobs.conf import EngineSettings, engine_settings
+from jobs.engine import worker
+from jobs.engine.cycle import Cycle
+from jobs.engine.dispatcher import Lane, Message, PublishError
+from jobs.engine.worker import batch
+from jobs.engine.worker.keeper import Hold, Keeper
+from jobs.handlers import registry
+from jobs.handlers.async_runner import AsyncRunner
+from jobs.models import Trigger
+from jobs.store.execution import Grip
+from tests import factories
+
+
+class Broker:
+    """Takes messages as a list; can be away, or break in the middle of a publish."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.up = True
+        self.breaks = False
+
+    def ready(self) -> bool:
+        return self.up
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        if self.breaks:
+            self.messages += messages[:1]
+            raise PublishError("the wire broke")
+        self.messages += messages
+
+    @property
+    def grips(self) -> list[Grip]:
+        return [grip for message in self.messages for grip in message.grips]
+
+
+class Beat:
+    """A beat stepped by hand: ``step`` makes turns until nothing more is to be done at once."""
+
+    def __init__(self, broker: Broker, settings: EngineSettings) -> None:
+        self.broker = broker
+        self.cycle = Cycle(
+            settings=settings,
+            lanes=lambda: {
+                kind.name: Lane(kind.max_in_flight, kind.batch_size) for kind in registry.all_types()
+            },
+            publish=broker.publish,
+            ready=broker.ready,
+        )
+
+    def turn(self) -> float:
+        """One turn with nothing left out: reaping and housekeeping are not put off."""
+        self.cycle._reap_at = 0.0
+        return self.cycle.tick()
+
+    def step(self, *, most: int = 200) -> float:
+        for _ in range(most):
+            if seconds := self.turn():
+                return seconds
+        raise AssertionError(f"still busy after {most} turns")
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def make_beat(job_types: None, broker: Broker) -> Callable[..., Beat]:
+    """Beats on the same broker; keywords override engine settings."""
+    return lambda **overrides: Beat(broker, engine_settings().model_copy(update=overrides))
+
+
+@pytest.fixture
+def beat(make_beat: Callable[..., Beat]) -> Beat:
+    """A beat without election: setting the clock must not depose it."""
+    return make_beat(leader_election=False)
+
+
+Perform = Callable[..., dict[str, int] | None]
+
+
+@pytest.fixture
+def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Perform]:
+    """Queue, claim and run triggers as a worker does; each test has a keeper and a runner of its own."""
+    settings.CARILLON = engine_settings().model_copy(
+        update={"finish_flush_ms": 10, "worker_lease_seconds": 30}
+    )
+    runner = AsyncRunner()
+    monkeypatch.setattr(batch, "_keeper", None)
+    monkeypatch.setattr(batch, "_async_runner", runner)
+
+    def run(*triggers: Trigger) -> dict[str, int] | None:
+        grips = [factories.grip(trigger) for trigger in triggers]
+        return worker.perform(
+            job_type=triggers[0].job_type, grips=grips, worker="w1", celery_task_id="celery-1"
+        )
+
+    yield run
+    runner.close()
+    batch._notes.submit(lambda: connection.close()).result(10)
+    if batch._keeper is not None:
+        close_connection_of(batch._keeper)
+
+
+def close_connection_of(keeper: Keeper) -> None:
+    """The keeper's thread stays, as in a worker; its connection must not outlive the test's database."""
+    closed = threading.Event()
+
+    def close() -> None:
+        connection.close()
+        closed.set()
+
+    with keeper.holding(Hold(held={}, flush_if_due=close, rescue=close)):
+        assert closed.wait(10)
+
+
+@pytest.fixture
+def handler(job_types: None) -> Callable[..., str]:
+    """Register a function as a job type of its own name; returns that name."""
+
+    def register(function: Callable[..., Any], **options: Any) -> str:
+        name = f"test.{function.__name__}".lower().replace("<lambda>", "anonymous")
+        registry.job_type(name, **options)(function)
+        return name
+
+    return register
+
+
+def queued(job_type: str, **columns: Any) -> Trigger:
+    """A queued trigger of a new job; ``timeout`` and the like go to the job."""
+    of_job = {
+        key: columns.pop(key) for key in ("timeout", "retry_policy", "payload", "delivery") if key in columns
+    }
+    return factories.make_trigger(factories.make_job(job_type=job_type, **of_job), "queued", **columns)

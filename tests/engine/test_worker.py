@@ -1,0 +1,422 @@
+"""A worker without Celery: what it makes of each way a handler can end, and of a lease that is lost."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+from django_celery_results.models import TaskResult
+
+from jobs.engine import worker
+from jobs.engine.worker import batch
+from jobs.handlers import Context, Permanent, Response, RetryAfter
+from jobs.models import Job, Trigger
+from jobs.store import lifecycle
+from jobs.store.execution import Grip
+from jobs.tasks import parse_items
+from scheduler_project.celery import app
+from tests import factories
+from tests.engine.conftest import Perform, queued
+from tests.factories import attempts, row, state_of, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).resolve().parents[2]
+Register = Callable[..., str]
+
+
+def ended(trigger: Trigger) -> tuple[str, str, str]:
+    """Trigger's state, its last attempt's state and error code."""
+    attempt = attempts(trigger)[-1]
+    return state_of(trigger)[0], attempt.state, attempt.error_code
+
+
+class TestOutcomes:
+    def test_keep_what_the_handler_returned(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: {"got": payload["n"]}), payload={"n": 3})
+        assert perform(trigger) == {"succeeded": 1}
+        assert (ended(trigger), row(trigger)["result"]) == (("succeeded", "succeeded", ""), {"got": 3})
+
+    def test_keep_a_remote_answer(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: Response(None, http_status=202, response_excerpt="ok")))
+        perform(trigger)
+        [attempt] = attempts(trigger)
+        assert (attempt.http_status, attempt.response_excerpt, row(trigger)["result"]) == (202, "ok", None)
+
+    def test_retry_what_raised_and_say_why(self, perform: Perform, handler: Register) -> None:
+        def boom(ctx: Context, payload: dict[str, Any]) -> None:
+            raise ValueError("wires\0crossed")
+
+        trigger = queued(handler(boom), retry_policy={"backoff": "fixed", "initial_delay_seconds": 40})
+        assert perform(trigger) == {"retrying": 1}
+        [attempt] = attempts(trigger)
+        assert ended(trigger) == ("retrying", "failed", "exception")
+        assert (attempt.error_class, attempt.error_message) == ("ValueError", "wires\ufffdcrossed")
+        assert "boom" in attempt.traceback
+        assert 35 < (row(trigger)["due_at"] - factories.now()).total_seconds() <= 48
+
+    def test_bury_what_has_used_up_its_budget(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: 1 / 0), retry_policy={"max_attempts": 1})
+        perform(trigger)
+        assert state_of(trigger) == ("dead", "exhausted")
+
+    @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), {"a": b"x"}, 2**60, "\0"], ids=repr)
+    def test_fail_a_result_that_cannot_be_stored(
+        self, perform: Perform, handler: Register, value: Any
+    ) -> None:
+        trigger = queued(handler(lambda ctx, payload: value))
+        perform(trigger)
+        assert ended(trigger) == ("retrying", "failed", "bad_result")
+
+    def test_bury_what_is_permanent_and_pause_the_job_when_told(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        def gone(ctx: Context, payload: dict[str, Any]) -> None:
+            raise Permanent("Gone", http_status=410, pause_job=True)
+
+        trigger = queued(handler(gone))
+        perform(trigger)
+        assert state_of(trigger) == ("dead", "permanent")
+        assert Job.objects.get(id=trigger.job_id).status == "paused"
+
+    def test_honour_retry_after(self, perform: Perform, handler: Register) -> None:
+        def busy(ctx: Context, payload: dict[str, Any]) -> None:
+            raise RetryAfter(timedelta(hours=3))
+
+        trigger = queued(handler(busy))
+        perform(trigger)
+        assert row(trigger)["due_at"] - factories.now() > timedelta(hours=2, minutes=59)
+
+    def test_interrupt_a_handler_at_its_timeout(self, perform: Perform, handler: Register) -> None:
+        stuck = handler(lambda ctx, payload: threading.Event().wait(30))
+        trigger = queued(stuck, timeout=timedelta(milliseconds=100))
+        perform(trigger)
+        assert ended(trigger) == ("retrying", "timed_out", "timeout")
+
+    @pytest.mark.parametrize("status", [99_999, -1, "teapot", True])
+    def test_survive_a_status_that_is_none(self, perform: Perform, handler: Register, status: Any) -> None:
+        def odd(ctx: Context, payload: dict[str, Any]) -> None:
+            raise Permanent("odd", http_status=status)
+
+        trigger = queued(handler(odd))
+        assert perform(trigger) == {"dead": 1}
+        assert attempts(trigger)[0].http_status is None
+
+    def test_of_one_trigger_leave_its_batch_unharmed(self, perform: Perform, handler: Register) -> None:
+        def picky(ctx: Context, payload: dict[str, Any]) -> None:
+            if payload.get("bad"):
+                raise SystemExit(3)
+
+        name = handler(picky, batch_size=3)
+        good, bad, late = queued(name), queued(name, payload={"bad": True}), queued(name)
+        assert perform(good, bad, late) == {"succeeded": 2, "retrying": 1}
+        assert ended(bad)[2] == "system_exit"
+
+
+class TestMessages:
+    def test_whose_triggers_are_all_stale_do_nothing(self, perform: Perform, handler: Register) -> None:
+        called = []
+        trigger = queued(handler(lambda ctx, payload: called.append(1)))
+        assert perform(trigger) == {"succeeded": 1}
+        assert perform(trigger) is None
+        assert (called, len(attempts(trigger))) == ([1], 1)
+
+    def test_run_only_what_may_run(self, perform: Perform, handler: Register) -> None:
+        name = handler(lambda ctx, payload: None)
+        good, paused = queued(name), queued(name)
+        Job.objects.filter(id=paused.job_id).update(status="paused")
+        assert perform(good, paused) == {"succeeded": 1}
+        assert state_of(paused) == ("pending", "")
+
+
+class TestContextOfAHandler:
+    def test_names_the_attempt_it_serves(self, perform: Perform, handler: Register) -> None:
+        seen: list[Context] = []
+        trigger = queued(handler(lambda ctx, payload: seen.append(ctx)), fence=3, attempt_count=1)
+        perform(trigger)
+        [ctx] = seen
+        [attempt] = attempts(trigger)
+        assert (ctx.trigger_id, ctx.attempt_id, ctx.fence) == (trigger.id, attempt.id, 3)
+        assert (ctx.attempt_number, ctx.idempotency_key) == (2, trigger.idempotency_key)
+        assert (ctx.scheduled_for, ctx.tenant) == (trigger.scheduled_for, trigger.tenant.slug)
+
+    def test_keeps_progress_and_checkpoint_for_the_next_attempt(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        resumed = []
+
+        def work(ctx: Context, payload: dict[str, Any]) -> None:
+            resumed.append(ctx.resume_from)
+            ctx.progress(0.5, "half")
+            ctx.checkpoint({"page": 7})
+            raise RuntimeError
+
+        trigger = queued(handler(work))
+        perform(trigger)
+        assert row(trigger)["progress"] == {"fraction": 0.5, "stage": "half"}
+        Trigger.objects.filter(id=trigger.id).update(state="queued", fence=2)
+        trigger.refresh_from_db()
+        perform(trigger)
+        assert resumed == [None, {"page": 7}]
+
+    def test_lets_an_asynchronous_handler_report_too(self, perform: Perform, handler: Register) -> None:
+        async def work(ctx: Context, payload: dict[str, Any]) -> None:
+            ctx.progress(0.5, "half")
+            ctx.checkpoint({"page": 7})
+
+        trigger = queued(handler(work))
+        assert perform(trigger) == {"succeeded": 1}
+        stored = row(trigger)
+        assert (stored["progress"], stored["checkpoint"]) == ({"fraction": 0.5, "stage": "half"}, {"page": 7})
+
+
+class TestAsynchronousBatch:
+    def test_runs_all_at_once_and_finishes_each(self, perform: Perform, handler: Register) -> None:
+        meeting: list[asyncio.Barrier] = []
+
+        async def meet(ctx: Context, payload: dict[str, Any]) -> None:
+            if not meeting:
+                meeting.append(asyncio.Barrier(5))
+            await meeting[0].wait()
+            if payload.get("bad"):
+                raise Permanent("no")
+
+        name = handler(meet, batch_size=5)
+        triggers = [queued(name, payload={"bad": n == 2}) for n in range(5)]
+        assert perform(*triggers) == {"succeeded": 4, "dead": 1}
+        assert [state_of(t)[0] for t in triggers].index("dead") == 2
+
+    def test_writes_early_outcomes_while_a_late_one_runs(self, perform: Perform, handler: Register) -> None:
+        triggers: list[Trigger] = []
+
+        async def wait_for_the_first(ctx: Context, payload: dict[str, Any]) -> None:
+            if payload["last"]:
+                early = triggers[0].id
+                await asyncio.to_thread(wait_until, lambda: written(early))
+
+        name = handler(wait_for_the_first, batch_size=2)
+        triggers += [queued(name, payload={"last": last}) for last in (False, True)]
+        assert perform(*triggers) == {"succeeded": 2}
+
+
+def written(trigger_id: Any) -> bool:
+    """Asked on a thread of its own: the connection is closed again."""
+    try:
+        return state_of(trigger_id)[0] == "succeeded"
+    finally:
+        connection.close()
+
+
+class TestKeeper:
+    @pytest.fixture(autouse=True)
+    def _short_lease(self, perform: Perform, settings: Any) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
+
+    def test_renews_while_a_handler_runs_longer_than_its_lease(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        def outlast(ctx: Context, payload: dict[str, Any]) -> None:
+            first = row(ctx.trigger_id)["lease_expires_at"]
+            wait_until(lambda: row(ctx.trigger_id)["lease_expires_at"] > first + timedelta(seconds=0.3))
+
+        trigger = queued(handler(outlast))
+        assert perform(trigger) == {"succeeded": 1}
+
+    def test_carries_a_cancel_to_the_handler(self, perform: Perform, handler: Register) -> None:
+        def stoppable(ctx: Context, payload: dict[str, Any]) -> None:
+            lifecycle.cancel(trigger_id=ctx.trigger_id, tenant_id=trigger.tenant_id)
+            wait_until(ctx.cancelled)
+            ctx.raise_if_cancelled()
+
+        trigger = queued(handler(stoppable))
+        assert perform(trigger) == {"cancelled": 1}
+        assert (state_of(trigger), attempts(trigger)[0].state) == (("cancelled", "requested"), "cancelled")
+
+    def test_keeps_the_late_outcome_of_a_lost_lease_as_stale(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        def outlived(ctx: Context, payload: dict[str, Any]) -> str:
+            Trigger.objects.filter(id=ctx.trigger_id).update(state="retrying", fence=2)
+            wait_until(ctx.cancelled)
+            return "late"
+
+        trigger = queued(handler(outlived))
+        assert perform(trigger) == {"stale": 1}
+        assert (state_of(trigger), row(trigger)["result"]) == (("retrying", ""), None)
+        assert attempts(trigger)[0].state == "stale"
+
+    def test_does_not_start_what_it_lost_while_waiting_its_turn(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        called = []
+
+        def first_loses_second(ctx: Context, payload: dict[str, Any]) -> None:
+            called.append(ctx.trigger_id)
+            Trigger.objects.filter(id=second.id).update(state="retrying", fence=2)
+            held = batch._keeper._holds[0].held[second.id]  # type: ignore[union-attr]
+            wait_until(lambda: held.lost)
+
+        name = handler(first_loses_second, batch_size=2)
+        first, second = queued(name), queued(name)
+        assert perform(first, second) == {"succeeded": 1, "stale": 1}
+        assert called == [first.id]
+
+    def test_outlives_a_write_that_fails(
+        self, perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = batch.execution.renew
+        refused: list[int] = []
+
+        def refuse_once(**arguments: Any) -> Any:
+            if not refused:
+                refused.append(1)
+                raise ValueError("refused")
+            return real(**arguments)
+
+        monkeypatch.setattr(batch.execution, "renew", refuse_once)
+
+        def outlast(ctx: Context, payload: dict[str, Any]) -> None:
+            first = row(ctx.trigger_id)["lease_expires_at"]
+            wait_until(lambda: row(ctx.trigger_id)["lease_expires_at"] > first)
+
+        assert perform(queued(handler(outlast))) == {"succeeded": 1}
+        assert refused == [1]
+
+
+STUCK = """
+import json, signal, sys, time
+import django; django.setup()
+from uuid import UUID
+from jobs.engine import worker
+from jobs.engine.worker import keeper
+from jobs.handlers import job_type
+from jobs.store.execution import Grip
+
+keeper.STUCK_GRACE_SECONDS = 0.1
+
+@job_type("test.stuck", batch_size=3)
+def stuck(ctx, payload):
+    if payload["stuck"]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        time.sleep(60)
+
+grips = [Grip(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[1])]
+worker.perform(job_type="test.stuck", grips=grips, worker="w1", celery_task_id="c")
+"""
+
+
+class TestStuckHandler:
+    def test_costs_its_process_but_not_its_batch(self) -> None:
+        triggers = [
+            queued("test.stuck", payload={"stuck": stuck}, timeout=timedelta(milliseconds=200))
+            for stuck in (False, True, False)
+        ]
+        of = connection.settings_dict
+        user, host = quote(of["USER"] or ""), quote(of["HOST"] or "", safe="")
+        password = f":{quote(of['PASSWORD'])}" if of["PASSWORD"] else ""
+        url = f"postgresql://{user}{password}@/{of['NAME']}?host={host}" + (
+            f"&port={of['PORT']}" if of["PORT"] else ""
+        )
+        messages = json.dumps([[str(trigger.id), trigger.fence] for trigger in triggers])
+        # In the batch's order: a claim may return its rows in any.
+        ended_process = subprocess.run(
+            [sys.executable, "-c", STUCK, messages],
+            cwd=ROOT,
+            env=os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert ended_process.returncode == 70, ended_process.stderr.decode()[-2000:]
+        assert ended(triggers[1]) == ("retrying", "timed_out", "timeout")
+        others = [ended(triggers[0]), ended(triggers[2])]
+        assert set(others) <= {("succeeded", "succeeded", ""), ("retrying", "lost", "batch_abandoned")}
+        assert row(triggers[1])["lease_expires_at"] is None
+
+
+class TestParseItems:
+    def test_reads_what_the_publisher_sends(self) -> None:
+        one, two = factories.new_id(), factories.new_id()
+        assert parse_items([[str(one), 1], (str(two), 7)]) == [Grip(one, 1), Grip(two, 7)]
+
+    @pytest.mark.parametrize(
+        "items",
+        [
+            None,
+            7,
+            "text",
+            "ab",
+            {},
+            {"a": 1, "b": 2},
+            [],
+            [[]],
+            [None, 1, "x", [1], [1, 2], ["not-a-uuid", 1], [None, None]],
+            [["0" * 32, "one"], ["0" * 32, None], ["0" * 32, [1]], ["0" * 32, float("nan")]],
+            [["0" * 32, 1, 2]],
+        ],
+        ids=repr,
+    )
+    def test_drops_what_is_no_trigger(self, items: Any) -> None:
+        assert parse_items(items) == []
+
+    def test_keeps_the_good_items_of_a_bad_message(self) -> None:
+        trigger_id = factories.new_id()
+        assert parse_items(["x", [str(trigger_id), 1], None]) == [Grip(trigger_id, 1)]
+
+
+class TestTaskResult:
+    """A Celery task traced in this process, with the real result backend."""
+
+    @staticmethod
+    def deliver(trigger: Trigger, task_id: str) -> None:
+        from celery.app.trace import build_tracer
+
+        task = app.tasks[f"jobs.{trigger.job_type}"]
+        tracer = build_tracer(task.name, task, app=app)
+        request = {
+            "id": task_id,
+            "task": task.name,
+            "hostname": "w1@test",
+            "argsrepr": "(1 triggers,)",
+            "is_eager": False,
+        }
+        tracer(task_id, ([[str(trigger.id), trigger.fence]],), {}, request)
+
+    def test_is_a_summary_under_the_id_the_attempt_records(self, perform: Perform) -> None:
+        trigger = queued("noop")
+        self.deliver(trigger, "11111111-1111-4111-8111-111111111111")
+        [kept] = TaskResult.objects.all()
+        assert (json.loads(kept.result), kept.status, kept.task_name) == (
+            {"succeeded": 1},
+            "SUCCESS",
+            "jobs.noop",
+        )
+        assert attempts(trigger)[0].celery_task_id == kept.task_id
+        assert app.backend.get_result(kept.task_id) == {"succeeded": 1}
+
+    def test_is_neither_overwritten_nor_joined_by_a_stale_copy(self, perform: Perform) -> None:
+        trigger = queued("noop")
+        for task_id in ("a", "a", "b"):
+            self.deliver(trigger, task_id)
+        [kept] = TaskResult.objects.all()
+        assert (kept.task_id, json.loads(kept.result)) == ("a", {"succeeded": 1})
+
+    def test_says_when_the_body_itself_failed(
+        self, perform: Perform, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(**_: Any) -> None:
+            raise RuntimeError("no\0way")
+
+        monkeypatch.setattr(worker, "perform", broken)
+        self.deliver(queued("noop"), "a")
+        kept = TaskResult.objects.get()
+        assert kept.status == "FAILURE"
+        assert "\0" not in (kept.traceback or "")
