@@ -16,7 +16,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("jobs.api.urls")),
     path("api/schema", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
-    re_path(r"^api(/|$)", unknown_path, name="unknown"),
+    re_path(r"^api(?:/|$)", unknown_path, name="unknown"),
 ]
 
 handler400 = "jobs.api.problems.bad_request"

@@ -62,7 +62,7 @@ _LONGEST_NAME = 200
 _LONGEST_TIMEOUT_SECONDS = 86_400
 _LONGEST_GRACE_SECONDS = 7 * 86_400
 _LONGEST_CATCHUP_SECONDS = 366 * 86_400
-_MOST_CONCURRENT = 10_000
+_MOST_CONCURRENT = 1_000_000
 #: Everything but the payload fits into this many bytes.
 _REST_BYTES = 65_536
 #: Fields of a retry policy that have a meaning whatever its kind of back-off.

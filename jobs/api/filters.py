@@ -54,8 +54,8 @@ class JobFilter(filters.FilterSet):
         model = Job
         fields: tuple[str, ...] = ()
 
-    def by_label(self, queryset: QuerySet[Job], _: str, label: str) -> QuerySet[Job]:
-        return queryset.filter(priority=int(Priority.from_label(label)))
+    def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(priority=int(Priority.from_label(value)))
 
 
 class FiringFilter(filters.FilterSet):

@@ -14,6 +14,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -122,6 +123,7 @@ def _headers(error: exceptions.APIException) -> dict[str, str]:
     return {name: str(value) for name, value in headers.items() if value}
 
 
+@csrf_exempt
 def unknown_path(request: HttpRequest) -> HttpResponse:
     """The view of every path below ``/api`` that no endpoint has."""
     body = problem(404, "There is no such object.", instance=request.path)

@@ -7,7 +7,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from jobs.api.problems import MEDIA_TYPE
-from jobs.api.serializers import ProblemShape
+from jobs.api.serializers import ProblemSerializer
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALWAYS = (400, 401, 403, 503)
@@ -42,11 +42,16 @@ def endpoint(
     """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has."""
     if request is not None:
         problems = (*problems, 413, 415)
-    described: dict[Any, Any] = dict(responses)
+    # Keyed like the problems below: drf-spectacular takes the smallest key for what the endpoint really gives.
+    described: dict[Any, Any] = {
+        (status, "application/json") if shape else status: shape for status, shape in responses.items()
+    }
     for status in sorted({*_ALWAYS, *problems}):
-        described[(status, MEDIA_TYPE)] = OpenApiResponse(ProblemShape, description=_MEANING[status])
+        described[(status, MEDIA_TYPE)] = OpenApiResponse(ProblemSerializer, description=_MEANING[status])
     return extend_schema(
         summary=summary,
+        description=f"{summary}.",
+        tags=[operation_id.rpartition("_")[0]],
         request=request,
         responses=described,
         parameters=list(parameters),

@@ -26,7 +26,7 @@ def _words(values: Any, **options: Any) -> serializers.ChoiceField:
     return serializers.ChoiceField(choices=[(str(value), str(value)) for value in values], **options)
 
 
-class ScheduleShape(Shape):
+class ScheduleSerializer(Shape):
     type = _words(ScheduleType)
     cron = serializers.CharField(required=False, max_length=100, help_text="cron: five fields, or a macro")
     timezone = serializers.CharField(
@@ -40,7 +40,7 @@ class ScheduleShape(Shape):
     jitter_seconds = serializers.FloatField(required=False, min_value=0)
 
 
-class RetryPolicyShape(Shape):
+class RetryPolicySerializer(Shape):
     max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=100)
     backoff = _words(Backoff, required=False)
     initial_delay_seconds = serializers.FloatField(required=False)
@@ -51,20 +51,20 @@ class RetryPolicyShape(Shape):
     max_elapsed_seconds = serializers.FloatField(required=False)
 
 
-class DefinitionShape(Shape):
+class DefinitionSerializer(Shape):
     """A job as it is written."""
 
     name = serializers.CharField(
         max_length=200, required=False, help_text="Optional for once and immediate; unique among your jobs."
     )
     job_type = serializers.CharField(max_length=63, help_text="One of GET /job-types.")
-    schedule = ScheduleShape()
+    schedule = ScheduleSerializer()
     payload = serializers.DictField(required=False, help_text="As the job type's schema demands.")
     priority = _words(PRIORITIES, required=False)
     timeout_seconds = serializers.FloatField(
         required=False, help_text="Of one attempt; the job type's by default."
     )
-    retry_policy = RetryPolicyShape(required=False)
+    retry_policy = RetryPolicySerializer(required=False)
     overlap_policy = _words(ACCEPTED["overlap_policy"][1], required=False)
     max_concurrent = serializers.IntegerField(required=False, min_value=1)
     misfire_policy = _words(ACCEPTED["misfire_policy"][1], required=False)
@@ -73,20 +73,20 @@ class DefinitionShape(Shape):
     delivery = _words(ACCEPTED["delivery"][1], required=False)
 
 
-class ChangesShape(DefinitionShape):
+class ChangesSerializer(DefinitionSerializer):
     """Any part of a definition (JSON merge patch)."""
 
     job_type = serializers.CharField(max_length=63, required=False)
-    schedule = ScheduleShape(required=False)
+    schedule = ScheduleSerializer(required=False)
 
 
-class JobShape(DefinitionShape):
+class JobSerializer(DefinitionSerializer):
     """A job as it is read; rendered by ``jobs.actions.definition.representation``."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
     payload = serializers.DictField()
-    retry_policy = RetryPolicyShape()
+    retry_policy = RetryPolicySerializer()
     concurrency_key = serializers.CharField(allow_blank=True)
     status = _words(JobStatus)
     status_reason = serializers.CharField(allow_blank=True)
@@ -98,11 +98,11 @@ class JobShape(DefinitionShape):
     updated_at = serializers.DateTimeField()
 
 
-class StatusShape(Shape):
+class StatusSerializer(Shape):
     status = _words(("active", "paused", "cancelled"))
 
 
-class TriggerShape(serializers.ModelSerializer[Trigger]):
+class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     job_id = serializers.UUIDField()
     priority = serializers.SerializerMethodField()
 
@@ -120,7 +120,7 @@ class TriggerShape(serializers.ModelSerializer[Trigger]):
         return Priority(trigger.priority).label
 
 
-class AttemptShape(serializers.ModelSerializer[Attempt]):
+class AttemptSerializer(serializers.ModelSerializer[Attempt]):
     trigger_id = serializers.UUIDField()
     duration_seconds = serializers.SerializerMethodField()
 
@@ -137,7 +137,7 @@ class AttemptShape(serializers.ModelSerializer[Attempt]):
         return None if attempt.duration is None else seconds(attempt.duration)
 
 
-class DeadLetterFilterShape(Shape):
+class DeadLetterFilterSerializer(Shape):
     job = serializers.UUIDField(required=False)
     job_type = serializers.CharField(required=False)
     reason = serializers.CharField(required=False)
@@ -145,18 +145,18 @@ class DeadLetterFilterShape(Shape):
     scheduled_for_before = serializers.DateTimeField(required=False)
 
 
-class ReplayShape(Shape):
+class ReplaySerializer(Shape):
     """Either ``ids``, or ``filter`` (``{}`` for all of them)."""
 
     ids = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=1000)
-    filter = DeadLetterFilterShape(required=False)
+    filter = DeadLetterFilterSerializer(required=False)
 
 
-class ReplayedShape(Shape):
+class ReplayedSerializer(Shape):
     replayed = serializers.IntegerField()
 
 
-class LimitsShape(Shape):
+class LimitsSerializer(Shape):
     weight = serializers.IntegerField()
     max_in_flight = serializers.IntegerField()
     max_jobs = serializers.IntegerField()
@@ -165,20 +165,20 @@ class LimitsShape(Shape):
     rate_burst = serializers.IntegerField(allow_null=True)
 
 
-class UsageShape(Shape):
+class UsageSerializer(Shape):
     jobs = serializers.IntegerField(help_text="living jobs")
     in_flight = serializers.IntegerField(help_text="triggers queued or running")
 
 
-class TenantShape(Shape):
+class TenantSerializer(Shape):
     slug = serializers.CharField()
     name = serializers.CharField()
     status = _words(("active", "suspended", "frozen"))
-    limits = LimitsShape()
-    usage = UsageShape()
+    limits = LimitsSerializer()
+    usage = UsageSerializer()
 
 
-class JobTypeShape(Shape):
+class JobTypeSerializer(Shape):
     name = serializers.CharField()
     description = serializers.CharField()
     timeout_seconds = serializers.FloatField()
@@ -187,32 +187,32 @@ class JobTypeShape(Shape):
     payload_schema = serializers.DictField(allow_null=True, help_text="JSON Schema of the payload.")
 
 
-class JobTypesShape(Shape):
-    results = JobTypeShape(many=True)
+class JobTypesSerializer(Shape):
+    results = JobTypeSerializer(many=True)
 
 
-class PreviewRequestShape(Shape):
-    schedule = ScheduleShape()
+class PreviewRequestSerializer(Shape):
+    schedule = ScheduleSerializer()
     after = serializers.DateTimeField(required=False, help_text="Now by default.")
     count = serializers.IntegerField(required=False, min_value=1, max_value=1000)
 
 
-class FiringShape(Shape):
+class FiringSerializer(Shape):
     at = serializers.DateTimeField()
     local = serializers.DateTimeField(help_text="The same instant in the schedule's time zone.")
     note = serializers.CharField(allow_null=True)
 
 
-class PreviewShape(Shape):
-    firings = FiringShape(many=True)
+class PreviewSerializer(Shape):
+    firings = FiringSerializer(many=True)
 
 
-class FaultShape(Shape):
+class FaultSerializer(Shape):
     field = serializers.CharField(help_text="Path of the field, such as schedule.cron.")
     message = serializers.CharField()
 
 
-class ProblemShape(Shape):
+class ProblemSerializer(Shape):
     """RFC 9457."""
 
     type = serializers.CharField()
@@ -220,4 +220,4 @@ class ProblemShape(Shape):
     status = serializers.IntegerField()
     detail = serializers.CharField()
     instance = serializers.CharField()
-    errors = FaultShape(many=True, required=False)  # type: ignore[assignment]
+    errors = FaultSerializer(many=True, required=False)  # type: ignore[assignment]

@@ -19,12 +19,12 @@ from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
 from jobs.api.schema import ETAG, IF_MATCH, endpoint
 from jobs.api.serializers import (
-    AttemptShape,
-    ChangesShape,
-    DefinitionShape,
-    JobShape,
-    StatusShape,
-    TriggerShape,
+    AttemptSerializer,
+    ChangesSerializer,
+    DefinitionSerializer,
+    JobSerializer,
+    StatusSerializer,
+    TriggerSerializer,
 )
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Job, Trigger
@@ -50,21 +50,21 @@ def expected_version(request: Request) -> int | None:
 
 class JobsView(Endpoint):
     queryset = Job.objects.none()
-    serializer_class = JobShape
+    serializer_class = JobSerializer
     filterset_class = JobFilter
     pagination_class = IdCursorPagination
 
     def known_parameters(self) -> tuple[str, ...]:
         return super().known_parameters() if self.request.method == "GET" else ()
 
-    @endpoint("List jobs, newest first", responses={200: JobShape(many=True)}, operation_id="jobs_list")
+    @endpoint("List jobs, newest first", responses={200: JobSerializer(many=True)}, operation_id="jobs_list")
     def get(self, request: Request) -> Response:
         return self.page_of(Job.objects.filter(tenant=self.tenant, deleted_at=None))
 
     @endpoint(
         "Create a job",
-        request=DefinitionShape,
-        responses={201: JobShape},
+        request=DefinitionSerializer,
+        responses={201: JobSerializer},
         problems=(409,),
         parameters=[ETAG],
         operation_id="jobs_create",
@@ -80,15 +80,19 @@ class JobView(Endpoint):
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser, MergePatchParser)
 
     @endpoint(
-        "Read a job", responses={200: JobShape}, problems=(404,), parameters=[ETAG], operation_id="jobs_read"
+        "Read a job",
+        responses={200: JobSerializer},
+        problems=(404,),
+        parameters=[ETAG],
+        operation_id="jobs_read",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         return answer(find_job(tenant=self.tenant, job_id=job_id))
 
     @endpoint(
         "Edit a job (JSON merge patch); makes a new version",
-        request=ChangesShape,
-        responses={200: JobShape},
+        request=ChangesSerializer,
+        responses={200: JobSerializer},
         problems=(404, 409, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_update",
@@ -129,7 +133,7 @@ class PauseView(_JobActionView):
 
     @endpoint(
         "Start nothing more of a job until it is resumed",
-        responses={200: JobShape},
+        responses={200: JobSerializer},
         problems=(404, 409),
         operation_id="jobs_pause",
     )
@@ -142,7 +146,7 @@ class ResumeView(_JobActionView):
 
     @endpoint(
         "Let a paused job go on from now",
-        responses={200: JobShape},
+        responses={200: JobSerializer},
         problems=(404, 409),
         operation_id="jobs_resume",
     )
@@ -154,7 +158,7 @@ class CancelView(_JobActionView):
     verb = staticmethod(actions.cancel_job)
 
     @endpoint(
-        "End a job for good", responses={200: JobShape}, problems=(404, 409), operation_id="jobs_cancel"
+        "End a job for good", responses={200: JobSerializer}, problems=(404, 409), operation_id="jobs_cancel"
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         return self.act(job_id)
@@ -163,8 +167,8 @@ class CancelView(_JobActionView):
 class StatusView(Endpoint):
     @endpoint(
         "Pause, resume or cancel a job by naming its status",
-        request=StatusShape,
-        responses={200: JobShape},
+        request=StatusSerializer,
+        responses={200: JobSerializer},
         problems=(404, 409),
         operation_id="jobs_status",
     )
@@ -177,7 +181,7 @@ class StatusView(Endpoint):
 class RunView(Endpoint):
     @endpoint(
         "Fire a job now, beside its schedule",
-        responses={201: TriggerShape},
+        responses={201: TriggerSerializer},
         problems=(404, 409),
         operation_id="jobs_run",
     )
@@ -185,18 +189,18 @@ class RunView(Endpoint):
         self.refuse_body()
         trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id)
         headers = {"Location": reverse("trigger", args=[trigger.id])}
-        return Response(TriggerShape(trigger).data, status=201, headers=headers)
+        return Response(TriggerSerializer(trigger).data, status=201, headers=headers)
 
 
 class JobTriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerShape
+    serializer_class = TriggerSerializer
     filterset_class = JobTriggerFilter
     pagination_class = FiringCursorPagination
 
     @endpoint(
         "List a job's triggers, the latest firing first",
-        responses={200: TriggerShape(many=True)},
+        responses={200: TriggerSerializer(many=True)},
         problems=(404,),
         operation_id="jobs_triggers",
     )
@@ -207,12 +211,12 @@ class JobTriggersView(Endpoint):
 
 class JobAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = AttemptShape
+    serializer_class = AttemptSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a job's attempts, newest first",
-        responses={200: AttemptShape(many=True)},
+        responses={200: AttemptSerializer(many=True)},
         problems=(404,),
         operation_id="jobs_attempts",
     )
@@ -226,7 +230,7 @@ class JobExecutionsView(JobAttemptsView):
 
     @endpoint(
         "Alias of /jobs/{id}/attempts",
-        responses={200: AttemptShape(many=True)},
+        responses={200: AttemptSerializer(many=True)},
         problems=(404,),
         operation_id="jobs_executions",
     )

@@ -14,7 +14,12 @@ from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job
 from jobs.actions.schedules import instant_text, seconds
 from jobs.api.schema import endpoint
-from jobs.api.serializers import JobTypesShape, PreviewRequestShape, PreviewShape, TenantShape
+from jobs.api.serializers import (
+    JobTypesSerializer,
+    PreviewRequestSerializer,
+    PreviewSerializer,
+    TenantSerializer,
+)
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.schedule import EARLIEST, LATEST, Schedule, fire_times
@@ -31,7 +36,7 @@ _LIMITS = ("weight", "max_in_flight", "max_jobs", "max_payload_bytes", "rate_per
 
 
 class TenantView(Endpoint):
-    @endpoint("Read your limits and usage", responses={200: TenantShape}, operation_id="tenant_read")
+    @endpoint("Read your limits and usage", responses={200: TenantSerializer}, operation_id="tenant_read")
     def get(self, request: Request) -> Response:
         tenant = self.tenant
         in_flight = Trigger.objects.filter(tenant=tenant, state__in=sorted(IN_FLIGHT))
@@ -52,7 +57,7 @@ class TenantView(Endpoint):
 class JobTypesView(Endpoint):
     @endpoint(
         "List the job types and what payload each takes",
-        responses={200: JobTypesShape},
+        responses={200: JobTypesSerializer},
         operation_id="job_types_list",
     )
     def get(self, request: Request) -> Response:
@@ -64,7 +69,7 @@ class JobPreviewView(Endpoint):
 
     @endpoint(
         "The next firings of a job, were it active",
-        responses={200: PreviewShape},
+        responses={200: PreviewSerializer},
         problems=(404,),
         parameters=[
             OpenApiParameter("count", int, description=f"1 to {_MOST_FIRINGS}; {_FEW_FIRINGS} by default.")
@@ -82,8 +87,8 @@ class JobPreviewView(Endpoint):
 class SchedulePreviewView(Endpoint):
     @endpoint(
         "The next firings of any schedule; nothing is stored",
-        request=PreviewRequestShape,
-        responses={200: PreviewShape},
+        request=PreviewRequestSerializer,
+        responses={200: PreviewSerializer},
         operation_id="schedules_preview",
     )
     def post(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ from jobs.actions.triggers import find_trigger
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import endpoint
-from jobs.api.serializers import AttemptShape, ReplayedShape, ReplayShape, TriggerShape
+from jobs.api.serializers import AttemptSerializer, ReplayedSerializer, ReplaySerializer, TriggerSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.states import TriggerState
@@ -22,31 +22,35 @@ from jobs.models import Attempt, Trigger
 
 class TriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerShape
+    serializer_class = TriggerSerializer
     filterset_class = TriggerFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
-        "List triggers, newest first", responses={200: TriggerShape(many=True)}, operation_id="triggers_list"
+        "List triggers, newest first",
+        responses={200: TriggerSerializer(many=True)},
+        operation_id="triggers_list",
     )
     def get(self, request: Request) -> Response:
         return self.page_of(Trigger.objects.filter(tenant=self.tenant))
 
 
 class TriggerView(Endpoint):
-    @endpoint("Read a trigger", responses={200: TriggerShape}, problems=(404,), operation_id="triggers_read")
+    @endpoint(
+        "Read a trigger", responses={200: TriggerSerializer}, problems=(404,), operation_id="triggers_read"
+    )
     def get(self, request: Request, trigger_id: UUID) -> Response:
-        return Response(TriggerShape(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+        return Response(TriggerSerializer(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
 
 
 class TriggerAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = AttemptShape
+    serializer_class = AttemptSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a trigger's attempts, newest first",
-        responses={200: AttemptShape(many=True)},
+        responses={200: AttemptSerializer(many=True)},
         problems=(404,),
         operation_id="triggers_attempts",
     )
@@ -58,36 +62,40 @@ class TriggerAttemptsView(Endpoint):
 class TriggerCancelView(Endpoint):
     @endpoint(
         "Cancel a waiting trigger, or ask a running one to stop",
-        responses={200: TriggerShape},
+        responses={200: TriggerSerializer},
         problems=(404, 409),
         operation_id="triggers_cancel",
     )
     def post(self, request: Request, trigger_id: UUID) -> Response:
         self.refuse_body()
-        return Response(TriggerShape(actions.cancel_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+        return Response(
+            TriggerSerializer(actions.cancel_trigger(tenant=self.tenant, trigger_id=trigger_id)).data
+        )
 
 
 class TriggerReplayView(Endpoint):
     @endpoint(
         "Send an ended trigger through once more, under its old idempotency key",
-        responses={200: TriggerShape},
+        responses={200: TriggerSerializer},
         problems=(404, 409),
         operation_id="triggers_replay",
     )
     def post(self, request: Request, trigger_id: UUID) -> Response:
         self.refuse_body()
-        return Response(TriggerShape(actions.replay_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+        return Response(
+            TriggerSerializer(actions.replay_trigger(tenant=self.tenant, trigger_id=trigger_id)).data
+        )
 
 
 class DeadLettersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerShape
+    serializer_class = TriggerSerializer
     filterset_class = DeadLetterFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List dead letters, newest first",
-        responses={200: TriggerShape(many=True)},
+        responses={200: TriggerSerializer(many=True)},
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:
@@ -97,8 +105,8 @@ class DeadLettersView(Endpoint):
 class DeadLettersReplayView(Endpoint):
     @endpoint(
         "Replay dead letters: those named, or all that match a filter",
-        request=ReplayShape,
-        responses={200: ReplayedShape},
+        request=ReplaySerializer,
+        responses={200: ReplayedSerializer},
         operation_id="dead_letters_replay",
     )
     def post(self, request: Request) -> Response:

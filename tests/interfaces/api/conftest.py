@@ -1,0 +1,23 @@
+"""Callers of two tenants."""
+
+import pytest
+
+from tests.factories import make_tenant
+from tests.interfaces.api.caller import Caller
+
+
+@pytest.fixture
+def owner(db: None, job_types: None) -> Caller:
+    return Caller(make_tenant())
+
+
+@pytest.fixture
+def outsider(db: None) -> Caller:
+    """Of another tenant, with every scope."""
+    return Caller(make_tenant())
+
+
+@pytest.fixture
+def reader(owner: Caller) -> Caller:
+    """Of the owner's tenant, with a key that only reads."""
+    return Caller(owner.tenant, scopes=("read",))

@@ -1,0 +1,171 @@
+"""Every route of the API against every kind of caller. A route without a row here fails the first test."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.urls import URLPattern
+
+from jobs.api.urls import urlpatterns
+from jobs.models import Job, Trigger
+from tests.factories import make_job, make_trigger
+from tests.interfaces.api.caller import V1, Caller, noop_job
+
+#: Route and method to the body that succeeds for the owner and the status it then gets. ``{job}`` and ``{trigger}``
+#: are the owner's; the trigger is pending unless a state is named.
+ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
+    ("GET", "jobs"): (None, 200),
+    ("POST", "jobs"): (noop_job(name="another"), 201),
+    ("GET", "jobs/<uuid:job_id>"): (None, 200),
+    ("PATCH", "jobs/<uuid:job_id>"): ({"priority": "high"}, 200),
+    ("DELETE", "jobs/<uuid:job_id>"): (None, 204),
+    ("POST", "jobs/<uuid:job_id>/pause"): (None, 200),
+    ("POST", "jobs/<uuid:job_id>/resume"): (None, 200),
+    ("POST", "jobs/<uuid:job_id>/cancel"): (None, 200),
+    ("POST", "jobs/<uuid:job_id>/run"): (None, 201),
+    ("PATCH", "jobs/<uuid:job_id>/status"): ({"status": "paused"}, 200),
+    ("GET", "jobs/<uuid:job_id>/triggers"): (None, 200),
+    ("GET", "jobs/<uuid:job_id>/attempts"): (None, 200),
+    ("GET", "jobs/<uuid:job_id>/executions"): (None, 200),
+    ("GET", "jobs/<uuid:job_id>/preview"): (None, 200),
+    ("POST", "schedules/preview"): ({"schedule": {"type": "cron", "cron": "@daily"}}, 200),
+    ("GET", "triggers"): (None, 200),
+    ("GET", "triggers/<uuid:trigger_id>"): (None, 200),
+    ("GET", "triggers/<uuid:trigger_id>/attempts"): (None, 200),
+    ("POST", "triggers/<uuid:trigger_id>/cancel"): (None, 200),
+    ("POST", "triggers/<uuid:trigger_id>/replay"): (None, 200),
+    ("GET", "dead-letters"): (None, 200),
+    ("POST", "dead-letters/replay"): ({"filter": {}}, 200),
+    ("GET", "tenant"): (None, 200),
+    ("GET", "job-types"): (None, 200),
+}
+OF_ONE_OBJECT = [route for route in ROUTES if "<uuid:" in route[1]]
+MISSING = "018f0000-0000-7000-8000-000000000000"
+
+
+def methods(pattern: URLPattern) -> list[str]:
+    view: Any = pattern.callback
+    return [
+        name.upper() for name in ("get", "post", "put", "patch", "delete") if hasattr(view.view_class, name)
+    ]
+
+
+@pytest.fixture
+def url(owner: Caller) -> Callable[[str], str]:
+    """Fills a route in with the owner's job and trigger, in a state the route can act on."""
+
+    def fill(route: str) -> str:
+        job = make_job(owner.tenant)
+        trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
+        return f"{V1}/" + route.replace("<uuid:job_id>", str(job.id)).replace(
+            "<uuid:trigger_id>", str(trigger.id)
+        )
+
+    return fill
+
+
+class TestEveryRoute:
+    def test_has_a_row_in_this_table(self) -> None:
+        served = {(method, str(pattern.pattern)) for pattern in urlpatterns for method in methods(pattern)}
+        assert served == set(ROUTES)
+
+    @pytest.mark.parametrize(("method", "route"), ROUTES)
+    def test_serves_its_owner(
+        self, owner: Caller, url: Callable[[str], str], method: str, route: str
+    ) -> None:
+        body, status = ROUTES[method, route]
+        response = owner.call(method, url(route), body)
+        assert response.status_code == status, response.content
+
+    @pytest.mark.parametrize(("method", "route"), OF_ONE_OBJECT)
+    def test_tells_a_foreign_object_from_a_missing_one_to_nobody(
+        self, owner: Caller, outsider: Caller, url: Callable[[str], str], method: str, route: str
+    ) -> None:
+        foreign = url(route)
+        missing = f"{V1}/" + route.replace("<uuid:job_id>", MISSING).replace("<uuid:trigger_id>", MISSING)
+        before = _everything()
+        answers = [outsider.call(method, path, ROUTES[method, route][0]) for path in (foreign, missing)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        problems = [answer.json() | {"instance": ""} for answer in answers]
+        assert problems[0] == problems[1]
+        assert dict(answers[0].headers) == dict(answers[1].headers) | {
+            "Content-Length": answers[0]["Content-Length"]
+        }
+        assert _everything() == before
+
+    @pytest.mark.parametrize(("method", "route"), [route for route in ROUTES if "<uuid:" not in route[1]])
+    def test_shows_an_outsider_nothing_of_others(
+        self, owner: Caller, outsider: Caller, url: Callable[[str], str], method: str, route: str
+    ) -> None:
+        url(route)
+        before = _everything()
+        response = outsider.call(method, f"/{route}", ROUTES[method, route][0])
+        assert response.status_code < 300
+        assert not any(str(row["id"]) in response.content.decode() for row in before)
+        assert [row for row in _everything() if row["tenant_id"] == owner.tenant.id] == before
+
+    @pytest.mark.parametrize(("method", "route"), ROUTES)
+    @pytest.mark.parametrize(
+        "header", [None, "Bearer ck_aaaaaaaaaaaa_" + "x" * 43, "Bearer", "Basic eDp5", "ck_\xff"]
+    )
+    def test_refuses_whoever_has_no_valid_key(
+        self, owner: Caller, url: Callable[[str], str], method: str, route: str, header: str | None
+    ) -> None:
+        path, before = url(route), _everything()
+        headers = {} if header is None else {"Authorization": header}
+        response = Caller().call(method, path, ROUTES[method, route][0], **headers)
+        assert response.status_code == 401
+        assert response["WWW-Authenticate"] == "Bearer"
+        assert response["Content-Type"] == "application/problem+json"
+        assert _everything() == before
+
+    @pytest.mark.parametrize(("method", "route"), ROUTES)
+    def test_lets_a_key_that_only_reads_read(
+        self, owner: Caller, reader: Caller, url: Callable[[str], str], method: str, route: str
+    ) -> None:
+        path, before = url(route), _everything()
+        response = reader.call(method, path, ROUTES[method, route][0])
+        assert response.status_code == (200 if method == "GET" else 403)
+        if method != "GET":
+            assert "write" in response.json()["detail"]
+            assert _everything() == before
+
+    @pytest.mark.parametrize(("method", "route"), ROUTES)
+    def test_refuses_a_query_parameter_it_does_not_know(
+        self, owner: Caller, url: Callable[[str], str], method: str, route: str
+    ) -> None:
+        path, before = url(route), _everything()
+        response = owner.call(method, f"{path}?bogus=1", ROUTES[method, route][0])
+        assert response.status_code == 400
+        assert [error["field"] for error in response.json()["errors"]] == ["bogus"]
+        assert _everything() == before
+
+    @pytest.mark.parametrize("route", sorted({route for _, route in ROUTES}))
+    def test_answers_a_method_it_lacks_with_405(
+        self, owner: Caller, url: Callable[[str], str], route: str
+    ) -> None:
+        response = owner.call("PUT", url(route), {})
+        assert response.status_code == 405
+        assert response["Content-Type"] == "application/problem+json"
+
+
+class TestKeys:
+    def test_without_the_scope_read_read_nothing(self, owner: Caller) -> None:
+        assert Caller(owner.tenant, scopes=("worker",)).get("/jobs").status_code == 403
+
+    def test_of_a_frozen_tenant_only_read(self, owner: Caller) -> None:
+        owner.tenant.status = "frozen"
+        owner.tenant.save()
+        assert owner.get("/jobs").status_code == 200
+        refused = owner.post("/jobs", noop_job())
+        assert refused.status_code == 403
+        assert "frozen" in refused.json()["detail"]
+
+    def test_of_a_suspended_tenant_are_refused(self, owner: Caller) -> None:
+        owner.tenant.status = "suspended"
+        owner.tenant.save()
+        assert owner.get("/jobs").status_code == 401
+
+
+def _everything() -> list[dict[str, Any]]:
+    return [*Job.objects.order_by("id").values(), *Trigger.objects.order_by("id").values()]

@@ -1,0 +1,68 @@
+"""The description of the API: complete, valid, true of what is answered, and readable without the internet."""
+
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+
+from tests.factories import make_attempt, make_job, make_trigger
+from tests.interfaces.api.caller import Caller, noop_job
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("openapi") / "schema.yaml"
+    call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(path))
+    return yaml.safe_load(path.read_text())
+
+
+class TestSchema:
+    def test_describes_every_operation_with_its_key_and_its_problems(self, schema: dict[str, Any]) -> None:
+        for path, operations in schema["paths"].items():
+            for method, operation in operations.items():
+                if method == "parameters":
+                    continue
+                assert operation["security"] == [{"apiKey": []}], path
+                for status in ("400", "401", "403", "503"):
+                    assert list(operation["responses"][status]["content"]) == ["application/problem+json"], (
+                        path
+                    )
+                assert ("404" in operation["responses"]) == ("{" in path), path
+
+    def test_describes_the_bearer_key(self, schema: dict[str, Any]) -> None:
+        assert schema["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+
+    def test_names_the_filters_and_the_cursor_of_a_list(self, schema: dict[str, Any]) -> None:
+        names = {parameter["name"] for parameter in schema["paths"]["/api/v1/triggers"]["get"]["parameters"]}
+        assert {"cursor", "page_size", "state", "job", "scheduled_for_after"} <= names
+
+    def test_knows_every_field_that_is_answered(self, schema: dict[str, Any], owner: Caller) -> None:
+        trigger = make_trigger(make_job(owner.tenant), "dead")
+        make_attempt(trigger)
+        created = owner.post("/jobs", noop_job()).json()
+        answers = {
+            "Job": created,
+            "Schedule": created["schedule"],
+            "Trigger": owner.get(f"/triggers/{trigger.id}").json(),
+            "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],
+            "Tenant": owner.get("/tenant").json(),
+            "JobType": owner.get("/job-types").json()["results"][0],
+            "Problem": owner.get("/jobs?bogus=1").json(),
+        }
+        for name, answer in answers.items():
+            described = schema["components"]["schemas"][name]
+            assert answer.keys() <= described["properties"].keys(), name
+            assert answer.keys() >= set(described.get("required", ())), name
+
+
+class TestPages:
+    def test_are_served_without_a_key(self, db: None) -> None:
+        client = Caller().client
+        assert client.get("/api/schema").status_code == 200
+        assert client.get("/api/docs").status_code == 200
+
+    def test_load_nothing_from_the_internet(self, db: None) -> None:
+        page = Caller().client.get("/api/docs").content.decode()
+        assert "/static/drf_spectacular_sidecar/" in page
+        assert "https://" not in page

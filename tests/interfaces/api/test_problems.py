@@ -1,0 +1,119 @@
+"""What goes wrong outside of any field: unknown paths, defects, a database or a broker that is away."""
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from django.db import connection
+
+from tests.interfaces.api.caller import Caller, noop_job
+
+
+@pytest.fixture
+def database_away(transactional_db: None) -> Iterator[None]:
+    """The connection is gone, and whoever makes another finds nobody at that port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nowhere = {"HOST": "127.0.0.1", "PORT": str(listener.getsockname()[1])}
+        connection.close()
+        with patch.dict(connection.settings_dict, nowhere):
+            yield
+            connection.close()
+
+
+def assert_problem(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == "application/problem+json"
+    problem: dict[str, Any] = response.json()
+    assert problem.keys() >= {"type", "title", "status", "detail", "instance"}
+    assert problem["status"] == status
+    return problem
+
+
+class TestUnknownPaths:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/api",
+            "/api/",
+            "/api/v1",
+            "/api/v1/",
+            "/api/v2/jobs",
+            "/api/v1/jobs/",
+            "/api/v1/jobs/5",
+            "/api/v1/jobs/%00",
+        ],
+    )
+    @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+    def test_are_problems_too(self, owner: Caller, method: str, path: str) -> None:
+        assert_problem(owner.call(method, path), 404)
+
+    def test_elsewhere_are_pages(self, owner: Caller) -> None:
+        assert owner.client.get("/nowhere")["Content-Type"].startswith("text/html")
+
+    def test_the_root_leads_to_the_admin(self, owner: Caller) -> None:
+        assert owner.client.get("/")["Location"] == "/admin/"
+
+
+class TestDefects:
+    def test_are_problems_without_particulars(self, owner: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(**_: Any) -> None:
+            raise ZeroDivisionError("secret")
+
+        monkeypatch.setattr("jobs.actions.jobs.create_job", fail)
+        response = owner.post("/jobs", noop_job())
+        assert_problem(response, 500)
+        assert "secret" not in response.content.decode()
+
+    def test_a_strange_host_is_a_problem(self, owner: Caller, settings: Any) -> None:
+        settings.ALLOWED_HOSTS = ["carillon.example"]
+        assert_problem(owner.get("/jobs?page_size=1", Host="evil.example"), 400)
+
+    def test_a_wish_for_html_is_refused_in_our_shape(self, owner: Caller) -> None:
+        assert_problem(owner.get("/jobs", Accept="text/html"), 406)
+
+
+class TestDatabaseAway:
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            ("GET", "/jobs", None),
+            ("POST", "/jobs", noop_job()),
+            ("POST", "/jobs/018f0000-0000-7000-8000-000000000000/pause", None),
+            ("GET", "/tenant", None),
+        ],
+    )
+    def test_is_a_503_that_says_when_to_try_again(
+        self, database_away: None, method: str, path: str, body: Any
+    ) -> None:
+        response = Caller(token="ck_aaaaaaaaaaaa_" + "x" * 43).call(method, path, body)
+        assert_problem(response, 503)
+        assert response["Retry-After"] == "5"
+        assert "127.0.0.1" not in response.content.decode()
+
+    def test_leaves_the_process_alive_but_not_ready(self, database_away: None) -> None:
+        client = Caller().client
+        assert client.get("/livez").json() == {"status": "ok"}
+        response = client.get("/readyz")
+        assert response.status_code == 503
+        assert response.json()["database"] == "away"
+
+
+class TestBrokerAway:
+    def test_degrades_readiness_and_nothing_else(self, owner: Caller, settings: Any) -> None:
+        settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+        response = owner.client.get("/readyz")
+        assert response.status_code == 200
+        assert response.json() == {"status": "degraded", "database": "ok", "broker": "away"}
+        assert owner.post("/jobs", noop_job()).status_code == 201
+
+    def test_that_is_back_makes_all_well(self, owner: Caller) -> None:
+        assert owner.client.get("/readyz").json() == {"status": "ok", "database": "ok", "broker": "ok"}
+
+
+class TestMethods:
+    @pytest.mark.parametrize("path", ["/livez", "/readyz"])
+    def test_health_needs_no_key(self, db: None, path: str) -> None:
+        assert Caller().client.get(path).status_code == 200

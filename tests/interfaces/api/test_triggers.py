@@ -1,0 +1,92 @@
+"""``/triggers``, ``/dead-letters`` and what the caller may know of itself."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.factories import make_attempt, make_job, make_trigger, make_triggers, now, states
+from tests.interfaces.api.caller import Caller
+from tests.interfaces.api.test_jobs import ids_of
+
+
+class TestATrigger:
+    def test_is_shown_with_its_attempts(self, owner: Caller) -> None:
+        trigger = make_trigger(make_job(owner.tenant, priority=1), "dead", progress={"done": 0.5})
+        attempt = make_attempt(trigger, "failed", error_code="http_500", finished_at=now())
+        shown = owner.get(f"/triggers/{trigger.id}").json()
+        assert (shown["state"], shown["reason"], shown["priority"]) == ("dead", "exhausted", "high")
+        assert (shown["job_id"], shown["progress"]) == (str(trigger.job_id), {"done": 0.5})
+        assert shown["scheduled_for"].endswith("Z")
+        assert ids_of(owner.get(f"/triggers/{trigger.id}/attempts")) == [str(attempt.id)]
+
+    def test_is_cancelled_and_replayed(self, owner: Caller) -> None:
+        path = f"/triggers/{make_trigger(make_job(owner.tenant)).id}"
+        assert owner.post(f"{path}/cancel").json()["state"] == "cancelled"
+        assert owner.post(f"{path}/replay").json()["state"] == "pending"
+        assert owner.post(f"{path}/replay").status_code == 409
+
+
+class TestListOfTriggers:
+    @pytest.mark.parametrize("field", ["state", "job", "job_type", "reason", "after", "before"])
+    def test_is_filtered(self, owner: Caller, field: str) -> None:
+        other = make_trigger(make_job(owner.tenant), "pending")
+        job = make_job(owner.tenant, job_type="webhook")
+        wanted = make_trigger(job, "dead", scheduled_for=now() - timedelta(days=1))
+        query = {
+            "state": "state=dead",
+            "job": f"job={job.id}",
+            "job_type": "job_type=webhook",
+            "reason": "reason=exhausted",
+            "before": f"scheduled_for_before={other.scheduled_for:%Y-%m-%dT%H:%M:%S}Z",
+            "after": f"scheduled_for_after={other.scheduled_for.isoformat()}",
+        }[field]
+        expected = other if field == "after" else wanted
+        assert ids_of(owner.get(f"/triggers?{query}")) == [str(expected.id)]
+
+
+class TestDeadLetters:
+    def test_are_listed_newest_first(self, owner: Caller, outsider: Caller) -> None:
+        job = make_job(owner.tenant)
+        dead = make_triggers(job, 2, "dead")
+        make_trigger(job, "succeeded")
+        make_trigger(make_job(outsider.tenant), "dead")
+        assert ids_of(owner.get("/dead-letters")) == [str(trigger.id) for trigger in reversed(dead)]
+
+    def test_are_replayed_by_id(self, owner: Caller, outsider: Caller) -> None:
+        dead = make_triggers(make_job(owner.tenant), 2, "dead")
+        foreign = make_trigger(make_job(outsider.tenant), "dead")
+        response = owner.post("/dead-letters/replay", {"ids": [str(dead[0].id), str(foreign.id)]})
+        assert response.json() == {"replayed": 1}
+        assert states([*dead, foreign]) == ["pending", "dead", "dead"]
+
+    def test_are_replayed_by_filter(self, owner: Caller, outsider: Caller) -> None:
+        lost, exhausted = (
+            make_trigger(make_job(owner.tenant), "dead", reason=r) for r in ("lost", "exhausted")
+        )
+        foreign = make_trigger(make_job(outsider.tenant), "dead", reason="lost")
+        response = owner.post("/dead-letters/replay", {"filter": {"reason": "lost"}})
+        assert response.json() == {"replayed": 1}
+        assert states([lost, exhausted, foreign]) == ["pending", "dead", "dead"]
+        assert owner.post("/dead-letters/replay", {"filter": {}}).json() == {"replayed": 1}
+        assert states([exhausted, foreign]) == ["pending", "dead"]
+
+
+class TestTenant:
+    def test_sees_its_limits_and_usage(self, owner: Caller) -> None:
+        job = make_job(owner.tenant)
+        for state in ("pending", "queued", "running", "dead"):
+            make_trigger(job, state)
+        make_job(owner.tenant, deleted_at=now())
+        shown = owner.get("/tenant").json()
+        assert shown["slug"] == owner.tenant.slug
+        assert shown["limits"]["max_jobs"] == 1_000_000
+        assert shown["usage"] == {"jobs": 1, "in_flight": 2}
+        assert "whsec_" not in str(shown)
+
+
+class TestJobTypes:
+    def test_are_listed_with_the_schema_of_their_payload(self, owner: Caller) -> None:
+        types = {kind["name"]: kind for kind in owner.get("/job-types").json()["results"]}
+        assert {"webhook", "celery_task", "message", "noop"} <= types.keys()
+        assert types["webhook"]["payload_schema"]["required"] == ["url"]
+        assert types["noop"]["timeout_seconds"] == 90
