@@ -115,7 +115,15 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {},
 }
 
-UNFOLD = {"SITE_TITLE": "Carillon", "SITE_HEADER": "Carillon", "SITE_SYMBOL": "notifications_active"}
+UNFOLD = {
+    "SITE_TITLE": "Carillon",
+    "SITE_HEADER": "Carillon",
+    "SITE_SUBHEADER": "Operators' console",
+    "SITE_SYMBOL": "notifications_active",
+    "SHOW_VIEW_ON_SITE": False,
+    "DASHBOARD_CALLBACK": "jobs.admin.dashboard.dashboard",
+    "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
+}
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".
 CELERY_BROKER_URL = PLATFORM.broker()

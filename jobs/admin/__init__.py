@@ -1,0 +1,8 @@
+"""The operators' console. Engine rows are read-only; every write is a call of ``jobs.actions``.
+
+Importing this package registers each page. Lists over large tables never count, join or sort (``shared.lists``).
+"""
+
+from jobs.admin import attempt, dead_letter, job, lease, result, trigger
+
+__all__ = ("attempt", "dead_letter", "job", "lease", "result", "trigger")

@@ -1,0 +1,103 @@
+"""Attempts: one try at one trigger each. Read-only; newest first."""
+
+from django.contrib import admin
+from django.utils.html import format_html
+from unfold.contrib.filters.admin import ChoicesDropdownFilter
+
+from jobs.admin.shared.cells import (
+    duration_cell,
+    flower_url,
+    instant_cell,
+    job_link,
+    result_url,
+    state_label,
+    text_cell,
+    trigger_link,
+)
+from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
+from jobs.models import Attempt
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnlyAdmin):
+    list_display = ("started", "shown_state", "number", "trigger_cell", "worker", "took", "error", "http")
+    list_filter = (("state", ChoicesDropdownFilter), CreatedWithin)
+    search_fields = ("id",)
+    search_help_text = "Exact id of an attempt, a trigger or a job"
+    found_by = ("id", "trigger_id", "job_id")
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("shown_state", "number", "fence"),
+                    ("started", "finished", "took"),
+                    ("trigger_cell", "job_cell", "worker"),
+                    "message",
+                )
+            },
+        ),
+        (
+            "Outcome",
+            {
+                "fields": (
+                    ("error_code", "error_class", "http"),
+                    "error_message",
+                    "excerpt",
+                    "shown_traceback",
+                )
+            },
+        ),
+    )
+
+    @admin.display(description="started")
+    def started(self, attempt: Attempt) -> str:
+        return instant_cell(attempt.started_at)
+
+    @admin.display(description="finished")
+    def finished(self, attempt: Attempt) -> str:
+        return instant_cell(attempt.finished_at)
+
+    @admin.display(description="state")
+    def shown_state(self, attempt: Attempt) -> str:
+        return state_label(attempt.state)
+
+    @admin.display(description="trigger")
+    def trigger_cell(self, attempt: Attempt) -> str:
+        return trigger_link(attempt.trigger_id, str(attempt.trigger_id))
+
+    @admin.display(description="job")
+    def job_cell(self, attempt: Attempt) -> str:
+        return job_link(attempt.job_id, str(attempt.job_id))
+
+    @admin.display(description="duration")
+    def took(self, attempt: Attempt) -> str:
+        return duration_cell(attempt.duration)
+
+    @admin.display(description="error")
+    def error(self, attempt: Attempt) -> str:
+        return attempt.error_code
+
+    @admin.display(description="HTTP", empty_value="-")
+    def http(self, attempt: Attempt) -> int | None:
+        return attempt.http_status
+
+    @admin.display(description="Celery message", empty_value="-")
+    def message(self, attempt: Attempt) -> str | None:
+        if not attempt.celery_task_id:
+            return None
+        return format_html(
+            '{} · <a class="text-link" href="{}" target="_blank">Flower</a> · '
+            '<a class="text-link" href="{}">result</a>',
+            attempt.celery_task_id,
+            flower_url(attempt.celery_task_id),
+            result_url(attempt.celery_task_id),
+        )
+
+    @admin.display(description="response excerpt")
+    def excerpt(self, attempt: Attempt) -> str:
+        return text_cell(attempt.response_excerpt)
+
+    @admin.display(description="traceback")
+    def shown_traceback(self, attempt: Attempt) -> str:
+        return text_cell(attempt.traceback)

@@ -1,0 +1,147 @@
+"""Dead letters: the triggers in state ``dead``, with what killed them, to be replayed: some, or all a filter matches.
+
+Not a model of its own: a second list of triggers, served below theirs under the same permissions.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, DropdownFilter
+from unfold.enums import ActionVariant
+
+from jobs.actions.triggers import replay_dead_letters
+from jobs.admin.shared.cells import instant_cell, job_link, state_label
+from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
+from jobs.admin.shared.writes import OperableAdmin, back_to, button
+from jobs.core.errors import CarillonError
+from jobs.core.states import DEAD_REASONS, TriggerState
+from jobs.handlers import registry
+from jobs.models import Attempt, Trigger
+
+#: One click replays so many, so that it ends within a request; the next click takes the next.
+MOST_AT_ONCE = 10_000
+
+
+class ReasonFilter(DropdownFilter):
+    title = "reason"
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return words(DEAD_REASONS)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
+class JobTypeFilter(DropdownFilter):
+    title = "job type"
+    parameter_name = "job_type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return words(job_type.name for job_type in registry.all_types())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(job_type=self.value()) if self.value() else queryset
+
+
+class DeadLetterChangeList(UncountedChangeList):
+    """Adds to each row of the page its last attempt, in one query."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        ids = [trigger.id for trigger in self.result_list]
+        last = Attempt.objects.filter(trigger_id__in=ids).order_by("trigger_id", "-number")
+        by_trigger = {attempt.trigger_id: attempt for attempt in last.distinct("trigger_id")}
+        for trigger in self.result_list:
+            trigger.last_attempt = by_trigger.get(trigger.id)
+
+
+class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
+    """Registered by ``TriggerAdmin``, which gives it its URLs."""
+
+    list_display = ("firing", "shown_reason", "job_cell", "tenant", "job_type", "attempt_count", "error")
+    list_filter = (ReasonFilter, JobTypeFilter, ("tenant", AutocompleteSelectFilter), CreatedWithin)
+    search_fields = ("id",)
+    search_help_text = "Exact id of a trigger or a job"
+    found_by = ("id", "job_id")
+    fetched = ("job", "tenant")
+    actions = ("replay_selected",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
+        return super().get_queryset(request).filter(state=TriggerState.DEAD)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[UncountedChangeList]:
+        return DeadLetterChangeList
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        title = {"title": "Dead letters", "module_name": "dead letters"}
+        response = super().changelist_view(request, title | (extra_context or {}))
+        if isinstance(response, TemplateResponse) and self.has_operate_permission(request):
+            # The button keeps the filter of the page it stands on.
+            query = request.GET.urlencode()
+            replay = {
+                "title": "Replay all that match",
+                "icon": "replay",
+                "variant": ActionVariant.PRIMARY,
+                "attrs": {},
+                "dialog": True,
+                "path": f"{reverse('admin:jobs_deadletter_replay')}{'?' if query else ''}{query}",
+            }
+            response.context_data["actions_list"] = [replay]  # type: ignore[index]
+        return response
+
+    @admin.action(description="Replay the selected", permissions=["operate"])
+    def replay_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        self._replay(request, queryset)
+
+    @button(
+        "Replay all that match",
+        asks="Every dead letter that the filter and search of this list match runs once more, on all its pages, "
+        f"up to {MOST_AT_ONCE:,} at a click: fresh retry budget, same idempotency key.",
+        icon="replay",
+    )
+    def replay_matching(self, request: HttpRequest, form: Any) -> HttpResponseBase:
+        self._replay(request, self.get_changelist_instance(request).get_queryset(request))
+        return back_to(request, f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}")
+
+    def _replay(self, request: HttpRequest, matching: QuerySet[Trigger]) -> None:
+        """Replay the oldest of ``matching`` and say how many, and whether that was all."""
+        dead = matching.prefetch_related(None).filter(state=TriggerState.DEAD).order_by("id")
+        beyond = dead.values_list("id", flat=True)[MOST_AT_ONCE : MOST_AT_ONCE + 1].first()
+        try:
+            count = replay_dead_letters(
+                tenant=None, queryset=dead if beyond is None else dead.filter(id__lt=beyond)
+            )
+        except CarillonError as error:
+            messages.error(request, str(error))
+            return
+        more = "" if beyond is None else " More match: replay again for the next."
+        messages.success(request, f"Replayed {count:,}.{more}")
+        if skipped := (dead.filter(id__lt=beyond) if beyond else dead)[:1].first():
+            messages.warning(
+                request, f"Some cannot be replayed: the job of {skipped.id} is cancelled or deleted."
+            )
+
+    @admin.display(description="scheduled for")
+    def firing(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.scheduled_for)
+
+    @admin.display(description="reason")
+    def shown_reason(self, trigger: Trigger) -> str:
+        return state_label("dead", trigger.reason)
+
+    @admin.display(description="job")
+    def job_cell(self, trigger: Trigger) -> str:
+        return job_link(trigger.job_id, trigger.job.name)
+
+    @admin.display(description="last error", empty_value="-")
+    def error(self, trigger: Trigger) -> str | None:
+        last: Attempt | None = getattr(trigger, "last_attempt", None)
+        return last and f"{last.error_code}: {last.error_message}"[:160]

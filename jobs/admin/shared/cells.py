@@ -1,0 +1,95 @@
+"""How the console shows what it shows: times with their zone, states in colour, durations, JSON, links.
+
+Times are UTC to the millisecond unless a zone is given. Everything is escaped here or by the template that receives it.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+NOTHING = "-"
+COLOURS = {
+    "active": "success",
+    "paused": "warning",
+    "pending": "info",
+    "queued": "info",
+    "running": "primary",
+    "started": "primary",
+    "retrying": "warning",
+    "succeeded": "success",
+    "dead": "danger",
+    "failed": "danger",
+    "timed_out": "danger",
+    "lost": "danger",
+    "stale": "warning",
+    "SUCCESS": "success",
+    "FAILURE": "danger",
+}
+
+
+def state_label(state: str, reason: str = "") -> SafeString:
+    """A state as a coloured label, with its reason beside it."""
+    context = {"text": state.replace("_", " "), "type": COLOURS.get(state), "size": "md"}
+    label = SafeString(render_to_string("unfold/helpers/label.html", context))
+    return format_html("{} {}", label, reason.replace("_", " ")) if reason else label
+
+
+def instant_cell(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
+    """``2030-01-31 02:00:00.000 UTC``; the zone is named by its abbreviation or offset."""
+    if instant is None:
+        return NOTHING
+    local = instant.astimezone(zone)
+    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {local:%Z}"
+
+
+def duration_cell(duration: timedelta | None) -> str:
+    """Milliseconds below a second, then seconds, then ``h:mm:ss``."""
+    if duration is None:
+        return NOTHING
+    seconds = duration.total_seconds()
+    if abs(seconds) < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.3g} s" if abs(seconds) < 60 else str(timedelta(seconds=round(seconds)))
+
+
+def json_cell(value: Any) -> str:
+    """Pretty-printed JSON; a dash for null."""
+    return NOTHING if value is None else text_cell(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def text_cell(text: str) -> str:
+    """A text of several lines as it stands."""
+    if not text:
+        return NOTHING
+    style = "white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px"
+    return format_html('<pre style="{}">{}</pre>', style, text)
+
+
+def job_link(job_id: UUID, text: str) -> SafeString:
+    return format_html(
+        '<a class="text-link" href="{}">{}</a>', reverse("admin:jobs_job_change", args=[job_id]), text
+    )
+
+
+def trigger_link(trigger_id: UUID, text: str) -> SafeString:
+    url = reverse("admin:jobs_trigger_change", args=[trigger_id])
+    return format_html('<a class="text-link" href="{}">{}</a>', url, text)
+
+
+def flower_url(celery_task_id: str = "") -> str:
+    """Flower's page of one message, or Flower itself."""
+    base = settings.PLATFORM.flower_url.rstrip("/")
+    return f"{base}/task/{quote(celery_task_id, safe='')}" if celery_task_id else base
+
+
+def result_url(celery_task_id: str) -> str:
+    """The page of what Celery kept of a message: ``ResultAdmin`` finds it by the Celery task id."""
+    return reverse("admin:django_celery_results_taskresult_change", args=[celery_task_id])

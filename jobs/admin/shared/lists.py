@@ -1,0 +1,151 @@
+"""Lists of tables with millions of rows: a page is one range of the primary key, and nothing is ever counted or joined.
+
+A page asks for one row more than it shows, which tells whether there is a next one. The order is fixed, because sorting
+by any other column would sort the whole table. Related rows are prefetched: one query by id for each page. Pages end at
+``MOST_PAGES``, for the database walks over every row it skips; from there on a filter or a search is the way.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.admin import ShowFacets
+from django.contrib.admin.options import ModelAdmin as DjangoModelAdmin
+from django.core.paginator import Page, Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.contrib.filters.admin import DropdownFilter
+from unfold.views import ChangeList
+
+from jobs.store.history import database_now
+
+MOST_PAGES = 200
+
+
+class UncountedPage(Page):
+    """A page that knows from its query whether another follows."""
+
+    def __init__(self, rows: list[Any], number: int, paginator: "UncountedPaginator", *, more: bool) -> None:
+        super().__init__(rows, number, paginator)
+        self._more = more
+
+    def has_next(self) -> bool:
+        return self._more and self.number < MOST_PAGES
+
+
+class UncountedPaginator(Paginator):
+    """Pages without a COUNT; a page number that makes no sense is the nearest that does."""
+
+    template_name = "admin/uncounted_pagination.html"
+
+    def page(self, number: Any) -> UncountedPage:
+        number = min(max(int(number), 1), MOST_PAGES)
+        first = (number - 1) * self.per_page
+        rows = list(self.object_list[first : first + self.per_page + 1])  # type: ignore[index]
+        return UncountedPage(rows[: self.per_page], number, self, more=len(rows) > self.per_page)
+
+
+class UncountedChangeList(ChangeList):
+    """A list in the one order its admin declares."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        self.paginator = self.model_admin.get_paginator(request, self.queryset, self.list_per_page)
+        page = self.paginator.page(self.page_num)
+        self.page_num, self.result_list, self.has_next = page.number, page.object_list, page.has_next()
+        # What the page holds is all that is known, so the templates have no total to show and no "select all".
+        self.result_count = self.full_result_count = len(page.object_list)
+        self.show_full_result_count = self.can_show_all = self.multi_page = False
+        self.show_admin_actions = True
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        return list(self.model_admin.get_ordering(request))
+
+
+class UncountedAdmin(ModelAdmin):
+    """Base of every list over a table that may be large.
+
+    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in.
+    """
+
+    paginator = UncountedPaginator
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    list_per_page = 50
+    list_filter_submit = True
+    ordering: tuple[str, ...] = ("-id",)
+    sortable_by = ()
+    fetched: tuple[str, ...] = ()
+    found_by: tuple[str, ...] = ("id",)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return UncountedChangeList
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related(*self.fetched)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Rows whose id, or that of what they belong to, is exactly what was typed."""
+        text = search_term.strip()
+        if not text:
+            return queryset, False
+        try:
+            wanted = UUID(text)
+        except ValueError:
+            return self.search_by_text(queryset, text), False
+        for column in self.found_by:
+            found = queryset.filter(**{column: wanted})
+            if column == self.found_by[-1] or found.order_by().exists():
+                return found, False
+        return queryset.none(), False
+
+    def search_by_text(self, queryset: QuerySet[Any], text: str) -> QuerySet[Any]:
+        """What a search for a text that is no id finds: nothing, unless a list knows better."""
+        return queryset.none()
+
+
+class ReadOnlyAdmin(UncountedAdmin):
+    """Rows that the engine alone writes: to be looked at, never to be added, edited or deleted."""
+
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+class CreatedWithin(DropdownFilter):
+    """Rows made lately, found by the range of their UUIDv7 ids: the primary key serves it."""
+
+    title = "created"
+    parameter_name = "created"
+    SPANS = {
+        "1h": ("In the last hour", timedelta(hours=1)),
+        "24h": ("In the last 24 hours", timedelta(hours=24)),
+        "7d": ("In the last 7 days", timedelta(days=7)),
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: DjangoModelAdmin) -> Iterable[tuple[str, str]]:
+        return [(name, title) for name, (title, _) in self.SPANS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        span = self.SPANS.get(self.value() or "")
+        return queryset.filter(id__gte=first_id_since(database_now() - span[1])) if span else queryset
+
+
+def first_id_since(instant: datetime) -> UUID:
+    """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
+    return UUID(int=int(instant.timestamp() * 1000) << 80)
+
+
+def words(values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Choices of a filter from an enumeration: the value, and the same for people."""
+    return ((str(value), str(value).replace("_", " ")) for value in values)

@@ -1,0 +1,56 @@
+"""The sidebar: what an operator looks for, in the order of an incident. Links only to what the user may see."""
+
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.urls import reverse
+
+from jobs.admin.shared.cells import flower_url
+
+#: title, icon, URL name, permission
+_FIRINGS = (
+    ("Jobs", "event_repeat", "admin:jobs_job_changelist", "jobs.view_job"),
+    ("Triggers", "bolt", "admin:jobs_trigger_changelist", "jobs.view_trigger"),
+    ("Dead letters", "skull", "admin:jobs_deadletter_changelist", "jobs.view_trigger"),
+    ("Attempts", "replay", "admin:jobs_attempt_changelist", "jobs.view_attempt"),
+)
+_ACCESS = (
+    ("Tenants", "apartment", "admin:tenants_tenant_changelist", "tenants.view_tenant"),
+    ("API keys", "key", "admin:tenants_apikey_changelist", "tenants.view_apikey"),
+    ("Operators", "person", "admin:auth_user_changelist", "auth.view_user"),
+    ("Groups", "group", "admin:auth_group_changelist", "auth.view_group"),
+)
+_ENGINE = (
+    ("Leases", "flag", "admin:jobs_lease_changelist", "jobs.view_lease"),
+    (
+        "Celery results",
+        "inventory",
+        "admin:django_celery_results_taskresult_changelist",
+        "django_celery_results.view_taskresult",
+    ),
+)
+
+
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Unfold's ``SIDEBAR["navigation"]``."""
+    engine = [
+        *_links(request, _ENGINE),
+        {"title": "Flower", "icon": "local_florist", "link": flower_url()},
+        {"title": "API documentation", "icon": "api", "link": reverse("docs")},
+    ]
+    return [
+        {"items": [{"title": "Overview", "icon": "dashboard", "link": reverse("admin:index")}]},
+        {"title": "Firings", "separator": True, "items": _links(request, _FIRINGS)},
+        {"title": "Access", "separator": True, "items": _links(request, _ACCESS)},
+        {"title": "Engine", "separator": True, "items": engine},
+    ]
+
+
+def _links(request: HttpRequest, entries: tuple[tuple[str, ...], ...]) -> list[dict[str, Any]]:
+    user = getattr(request, "user", None) or AnonymousUser()
+    return [
+        {"title": title, "icon": icon, "link": reverse(name), "active": reverse(name) == request.path}
+        for title, icon, name, permission in entries
+        if user.has_perm(permission) or user.has_perm(permission.replace(".view_", ".change_"))
+    ]

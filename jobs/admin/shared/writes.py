@@ -1,0 +1,69 @@
+"""Buttons that write: each asks first, needs the permission to change, calls one action, and says what came of it.
+
+An error of ``jobs.core.errors`` becomes a message, so a click can be refused but never fail. A GET only asks; the write
+happens on the POST that confirms, which Django holds to its CSRF token.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Model
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from unfold.admin import ModelAdmin
+from unfold.dataclasses import ActionDialog
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+
+from jobs.core.errors import CarillonError
+
+
+def button(
+    title: str,
+    *,
+    asks: str,
+    icon: str,
+    permission: str = "operate",
+    variant: ActionVariant = ActionVariant.DEFAULT,
+) -> Callable[[Callable[..., Any]], Any]:
+    """A button of a page or list; the decorated method is called as ``(self, request, form, …)`` once confirmed."""
+    dialog = ActionDialog(
+        title=f"{title}?", description=asks, form_class=BaseDialogForm, form_submit_text=title
+    )
+    return action(description=title, permissions=[permission], icon=icon, variant=variant, dialog=dialog)
+
+
+def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
+    """To ``url``, whether the dialog was confirmed within the page or without JavaScript."""
+    if request.headers.get("HX-Request"):
+        return HttpResponse(headers={"HX-Redirect": url})
+    return HttpResponseRedirect(url)
+
+
+class OperableAdmin(ModelAdmin):
+    """Whoever may change a model may operate its rows, even rows that nobody can edit."""
+
+    def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        label, name = self.opts.app_label, self.opts.model_name
+        return bool(request.user.has_perm(f"{label}.change_{name}"))  # type: ignore[union-attr]
+
+    def row(self, request: HttpRequest, object_id: str) -> Any:
+        """The row of that id. Raises ``Http404``."""
+        found = self.get_object(request, object_id)
+        if found is None:
+            raise Http404
+        return found
+
+    def carry_out(
+        self, request: HttpRequest, row: Model, write: Callable[[], object], *, done: str, url: str = ""
+    ) -> HttpResponseBase:
+        """Call ``write``, note it in the row's history, and go back to the page or to ``url``."""
+        try:
+            write()
+        except CarillonError as error:
+            messages.error(request, str(error))
+        else:
+            self.log_change(request, row, done)
+            messages.success(request, done)
+        return back_to(request, url or request.path.rstrip("/").rpartition("/")[0] + "/change/")

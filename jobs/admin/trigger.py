@@ -1,0 +1,193 @@
+"""Triggers: the ledger of expected firings. Read-only, but one may be cancelled or replayed.
+
+A trigger's page shows its attempts, and with each the way to Flower and to what Celery kept of the message.
+"""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import URLPattern, path
+from unfold.contrib.filters.admin import ChoicesDropdownFilter
+from unfold.enums import ActionVariant
+
+from jobs.actions.triggers import cancel_trigger, replay_trigger
+from jobs.admin.dead_letter import DeadLetterAdmin
+from jobs.admin.shared.cells import (
+    duration_cell,
+    flower_url,
+    instant_cell,
+    job_link,
+    json_cell,
+    result_url,
+    state_label,
+)
+from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
+from jobs.admin.shared.writes import OperableAdmin, button
+from jobs.core.policies import Priority
+from jobs.core.states import ENDED, UNFINISHED
+from jobs.models import Attempt, Trigger
+
+MOST_ATTEMPTS_SHOWN = 100
+
+
+@admin.register(Trigger)
+class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
+    list_display = ("firing", "shown_state", "job_cell", "tenant", "job_type", "attempt_count", "waited")
+    list_filter = (
+        ("state", ChoicesDropdownFilter),
+        ("origin", ChoicesDropdownFilter),
+        ("priority", ChoicesDropdownFilter),
+        CreatedWithin,
+    )
+    search_fields = ("id",)
+    search_help_text = "Exact id of a trigger or a job"
+    found_by = ("id", "job_id")
+    fetched = ("job", "tenant")
+    actions_detail = ("replay", "cancel")
+    change_form_outer_after_template = "admin/jobs/trigger/attempts.html"
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("shown_state", "job_cell", "tenant"),
+                    ("firing", "due", "shown_origin"),
+                    ("shown_priority", "job_type", "job_version"),
+                    ("queued", "started", "finished"),
+                    ("worker", "fence", "lease_expires"),
+                    ("attempt_count", "crash_count", "replay_count"),
+                    "idempotency_key",
+                )
+            },
+        ),
+        ("Handler", {"fields": ("shown_payload", "shown_result", "shown_progress", "shown_checkpoint")}),
+    )
+
+    def get_urls(self) -> list[URLPattern]:
+        dead, wrap = DeadLetterAdmin(Trigger, self.admin_site), self.admin_site.admin_view
+        return [
+            path("dead-letters/", wrap(dead.changelist_view), name="jobs_deadletter_changelist"),
+            path("dead-letters/replay/", wrap(dead.replay_matching), name="jobs_deadletter_replay"),
+            *super().get_urls(),
+        ]
+
+    @button("Replay", asks="It runs once more: fresh retry budget, same idempotency key.", icon="replay")
+    def replay(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        trigger = self.row(request, object_id)
+        return self.carry_out(
+            request,
+            trigger,
+            lambda: replay_trigger(tenant=trigger.tenant, trigger_id=trigger.id),
+            done="Replayed.",
+        )
+
+    @button(
+        "Cancel",
+        asks="What waits is cancelled; what runs is asked to stop.",
+        icon="cancel",
+        variant=ActionVariant.DANGER,
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        trigger = self.row(request, object_id)
+        return self.carry_out(
+            request,
+            trigger,
+            lambda: cancel_trigger(tenant=trigger.tenant, trigger_id=trigger.id),
+            done="Cancelled, or asked to stop.",
+        )
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
+        """The buttons that can succeed in the trigger's present state."""
+        trigger = self.get_object(request, object_id)
+        fitting = {"replay": ENDED, "cancel": UNFINISHED}
+        return [
+            action
+            for action in super().get_actions_detail(request, object_id)
+            if trigger is not None and trigger.state in fitting[action.path]
+        ]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        context["attempts"] = attempts_table(kwargs["obj"])
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    @admin.display(description="scheduled for")
+    def firing(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.scheduled_for)
+
+    @admin.display(description="state")
+    def shown_state(self, trigger: Trigger) -> str:
+        asked = trigger.cancel_requested and trigger.state in UNFINISHED
+        return state_label(
+            trigger.state, trigger.reason or ("cancel asked" if asked else "held" * trigger.held)
+        )
+
+    @admin.display(description="job")
+    def job_cell(self, trigger: Trigger) -> str:
+        return job_link(trigger.job_id, trigger.job.name)
+
+    @admin.display(description="start lag")
+    def waited(self, trigger: Trigger) -> str:
+        return duration_cell(trigger.started_at and trigger.started_at - trigger.due_at)
+
+    @admin.display(description="due")
+    def due(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.due_at)
+
+    @admin.display(description="origin")
+    def shown_origin(self, trigger: Trigger) -> str:
+        return str(trigger.get_origin_display()).lower()
+
+    @admin.display(description="priority")
+    def shown_priority(self, trigger: Trigger) -> str:
+        return Priority(trigger.priority).label
+
+    @admin.display(description="queued")
+    def queued(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.queued_at)
+
+    @admin.display(description="started")
+    def started(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.started_at)
+
+    @admin.display(description="finished")
+    def finished(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.finished_at)
+
+    @admin.display(description="lease expires")
+    def lease_expires(self, trigger: Trigger) -> str:
+        return instant_cell(trigger.lease_expires_at)
+
+    @admin.display(description="payload (the job's at present)")
+    def shown_payload(self, trigger: Trigger) -> str:
+        return json_cell(trigger.job.payload)
+
+    @admin.display(description="result")
+    def shown_result(self, trigger: Trigger) -> str:
+        return json_cell(trigger.result)
+
+    @admin.display(description="progress")
+    def shown_progress(self, trigger: Trigger) -> str:
+        return json_cell(trigger.progress)
+
+    @admin.display(description="checkpoint")
+    def shown_checkpoint(self, trigger: Trigger) -> str:
+        return json_cell(trigger.checkpoint)
+
+
+def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
+    """The trigger's attempts for its page, the latest first; at most ``MOST_ATTEMPTS_SHOWN``."""
+    latest = Attempt.objects.filter(trigger_id=trigger.id).order_by("-number", "-started_at")
+    return [
+        {
+            "attempt": attempt,
+            "state": state_label(attempt.state),
+            "started": instant_cell(attempt.started_at),
+            "duration": duration_cell(attempt.duration),
+            "flower_url": attempt.celery_task_id and flower_url(attempt.celery_task_id),
+            "result_url": attempt.celery_task_id and result_url(attempt.celery_task_id),
+        }
+        for attempt in latest[:MOST_ATTEMPTS_SHOWN]
+    ]

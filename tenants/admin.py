@@ -1,0 +1,221 @@
+"""Who may do what: tenants with their quotas, their API keys, and the operators of this console.
+
+Secrets are shown once, when they are made, and never again: a key by the message after its creation, a tenant's webhook
+secret likewise. Keys are revoked, not deleted; tenants are suspended, not deleted: their history refers to them.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
+from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.db.models import Model
+from django.forms import ModelForm
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
+from unfold.admin import ModelAdmin
+from unfold.dataclasses import ActionDialog
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
+
+from tenants.actions import create_api_key, create_tenant, revoke_api_key
+from tenants.models import ApiKey, Tenant
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+def instant(value: datetime | None) -> str:
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if value else "-"
+
+
+class CreatingForm(forms.ModelForm):
+    """A form whose new rows are made by an action while it validates, so that a refusal is a field's error."""
+
+    def create(self) -> Model:
+        """Make the row from ``cleaned_data``. May raise ``ValidationError``."""
+        raise NotImplementedError
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        if self.errors or not self.instance._state.adding:
+            return
+        try:
+            self.instance = self.create()
+        except ValidationError as error:
+            self.add_error(None, error)
+
+
+class TenantForm(CreatingForm):
+    def create(self) -> Tenant:
+        return create_tenant(**self.cleaned_data)
+
+
+class ApiKeyForm(CreatingForm):
+    token = ""
+    scopes = forms.MultipleChoiceField(
+        choices=ApiKey.Scope.choices,
+        initial=[ApiKey.Scope.READ, ApiKey.Scope.WRITE],
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+    )
+
+    def create(self) -> ApiKey:
+        given = {name: self.cleaned_data[name] for name in ("tenant", "name", "scopes", "expires_at")}
+        key, self.token = create_api_key(**given)
+        return key
+
+
+class AccessAdmin(ModelAdmin):
+    """Rows that actions create and nobody deletes."""
+
+    show_full_result_count = False
+    compressed_fields = True
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        """A new row is there already; of another, what the form changed is written."""
+        if change and form.changed_data:
+            obj.save(update_fields=[*form.changed_data, "updated_at"])
+
+
+@admin.register(Tenant)
+class TenantAdmin(AccessAdmin):
+    form = TenantForm
+    list_display = ("slug", "name", "status", "weight", "max_in_flight", "max_jobs", "created")
+    list_filter = ("status",)
+    search_fields = ("slug", "name")
+    fieldsets = (
+        (None, {"fields": (("slug", "name"), ("status", "weight"))}),
+        (
+            "Limits",
+            {
+                "fields": (
+                    ("max_in_flight", "max_jobs", "max_payload_bytes"),
+                    ("rate_per_second", "rate_burst"),
+                )
+            },
+        ),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:
+        """Services and receivers know a tenant by its slug."""
+        return ("slug",) if obj else ()
+
+    def response_add(
+        self, request: HttpRequest, obj: Tenant, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        messages.warning(
+            request,
+            f"Its webhooks are signed with {obj.webhook_secret}: copy it now, for it is shown this once.",
+        )
+        return super().response_add(request, obj, post_url_continue)
+
+    @admin.display(description="created")
+    def created(self, tenant: Tenant) -> str:
+        return instant(tenant.created_at)
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(AccessAdmin):
+    form = ApiKeyForm
+    list_display = ("key", "name", "tenant", "scope_list", "expires", "last_used", "revoked")
+    list_select_related = ("tenant",)
+    search_fields = ("prefix__startswith", "name", "tenant__slug")
+    autocomplete_fields = ("tenant",)
+    actions_detail = ("revoke",)
+    add_fieldsets = ((None, {"fields": ("tenant", "name", "scopes", "expires_at")}),)
+    fieldsets = (
+        (None, {"fields": (("key", "name"), ("tenant", "scope_list"), ("created", "expires"))}),
+        ("Use", {"fields": (("last_used", "revoked"),)}),
+    )
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """A key does not change; it can only be revoked."""
+        return False
+
+    def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return bool(request.user.has_perm("tenants.change_apikey"))  # type: ignore[union-attr]
+
+    def get_form(
+        self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
+    ) -> type[ModelForm]:
+        if change:
+            kwargs["form"] = forms.ModelForm
+        return super().get_form(request, obj, change=change, **kwargs)
+
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
+        if not change:
+            messages.warning(request, f"The key: {form.token}: copy it now, for it is shown this once.")
+        return super().save_form(request, form, change)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
+        key = self.get_object(request, object_id)
+        return super().get_actions_detail(request, object_id) if key and not key.revoked_at else []
+
+    @action(
+        description="Revoke",
+        permissions=["operate"],
+        icon="block",
+        variant=ActionVariant.DANGER,
+        dialog=ActionDialog(
+            title="Revoke?",
+            description="Every request with this key is refused from now on. This cannot be undone.",
+            form_class=BaseDialogForm,
+            form_submit_text="Revoke",
+        ),
+    )
+    def revoke(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        key = self.get_object(request, object_id)
+        if key is None:
+            raise Http404
+        revoke_api_key(key=key)
+        self.log_change(request, key, "Revoked.")
+        messages.success(request, "Revoked.")
+        url = reverse("admin:tenants_apikey_change", args=[key.pk])
+        if request.headers.get("HX-Request"):
+            return HttpResponse(headers={"HX-Redirect": url})
+        return HttpResponseRedirect(url)
+
+    @admin.display(description="key")
+    def key(self, key: ApiKey) -> str:
+        return f"ck_{key.prefix}_…"
+
+    @admin.display(description="scopes")
+    def scope_list(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)
+
+    @admin.display(description="created")
+    def created(self, key: ApiKey) -> str:
+        return instant(key.created_at)
+
+    @admin.display(description="expires")
+    def expires(self, key: ApiKey) -> str:
+        return instant(key.expires_at)
+
+    @admin.display(description="last used")
+    def last_used(self, key: ApiKey) -> str:
+        return instant(key.last_used_at)
+
+    @admin.display(description="revoked")
+    def revoked(self, key: ApiKey) -> str:
+        return instant(key.revoked_at)
+
+
+@admin.register(User)
+class UserAdmin(BaseUserAdmin, ModelAdmin):
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+
+
+@admin.register(Group)
+class GroupAdmin(BaseGroupAdmin, ModelAdmin):
+    """Permissions by group."""
