@@ -4,6 +4,7 @@
 refuses, the rows are handed back at once; copies that got through after all carry a spent fence and do nothing.
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def _publish(
         handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)
         return
-    for item in queued:
+    for item in queued if log.isEnabledFor(logging.DEBUG) else ():
         log.debug("dispatch", trigger_id=str(item.id), fence=item.fence, job_type=item.job_type)
 
 

@@ -8,7 +8,6 @@ there is none. Connection trouble comes out as Django's ``OperationalError`` or 
 ``until_connected`` waits it out for statements that are safe to repeat.
 """
 
-import json
 import random
 import re
 import time
@@ -16,18 +15,21 @@ from collections import namedtuple
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection, transaction
+from psycopg.types.json import JsonbLoader
 
 from jobs.telemetry import get_logger
 
 log = get_logger()
 T = TypeVar("T")
 DISCONNECTED = (OperationalError, InterfaceError)
-_JSONB = 3802
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|returns): (.+)$", re.MULTILINE)
@@ -44,22 +46,34 @@ class Query:
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
         with connection.cursor() as cursor:
-            cursor.execute(self.sql, parameters)
+            # Django leaves jsonb as text, for its fields to decode.
+            cursor.adapters.register_loader("jsonb", JsonbLoader)
+            cursor.execute(self.sql, {name: _literal(value) for name, value in parameters.items()})
             if cursor.description is None:
                 return []
             row = _row_type(tuple(column.name for column in cursor.description))
-            # Django leaves jsonb as text, for its fields to decode.
-            encoded = {i for i, column in enumerate(cursor.description) if column.type_code == _JSONB}
-            rows = cursor.fetchall()
-        if encoded:
-            return [
-                row(*(_decoded(v) if i in encoded else v for i, v in enumerate(values))) for values in rows
-            ]
-        return [row(*values) for values in rows]
+            return [row(*values) for values in cursor.fetchall()]
 
 
-def _decoded(value: str | None) -> Any:
-    return None if value is None else json.loads(value)
+#: How an element looks inside an array's text; a list with any other type in it is left to psycopg.
+_ELEMENTS: dict[type, Callable[[Any], str]] = {
+    NoneType: lambda _: "NULL",
+    int: str,
+    UUID: lambda value: value.hex,
+    str: lambda value: '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"',
+    datetime: lambda value: f'"{value.isoformat()}"',
+    timedelta: lambda value: f'"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"',
+}
+
+
+def _literal(value: Any) -> Any:
+    """A list as the text of a Postgres array, several times faster than psycopg's general way; the rest as it is."""
+    if not isinstance(value, list):
+        return value
+    try:
+        return "{" + ",".join([_ELEMENTS[type(element)](element) for element in value]) + "}"
+    except KeyError:
+        return value
 
 
 @cache

@@ -5,6 +5,7 @@ every write here comes back stale. A second copy of the message claims nothing.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -86,10 +87,15 @@ class Batch:
 
     def call_handlers(self) -> None:
         """Asynchronous handlers all at once, synchronous ones one after another."""
-        for row in self.rows.values():
-            log.debug(
-                "claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence
-            )
+        if log.isEnabledFor(logging.DEBUG):
+            for row in self.rows.values():
+                log.debug(
+                    "claim",
+                    trigger_id=str(row.id),
+                    job_id=str(row.job_id),
+                    tenant=row.tenant,
+                    fence=row.fence,
+                )
         contexts = [(self._context(row), row.payload) for row in self.rows.values()]
         if self.job_type.is_async:
             _async_runner.run(

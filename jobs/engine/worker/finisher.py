@@ -5,6 +5,7 @@ the lease keeper's while a handler keeps the batch's busy. A write that fails ke
 each is a CAS that may be repeated; the lease bounds how long that is worth it.
 """
 
+import logging
 import random
 import threading
 import time
@@ -121,6 +122,8 @@ class Finisher:
 
     def _note(self, row: Any, finish: Finish, state: TriggerState | None) -> None:
         self.counts["stale" if state is None else state.value] += 1
+        if state is TriggerState.SUCCEEDED and not log.isEnabledFor(logging.DEBUG):
+            return  # the hot path: events nobody asked for would cost as much as the write
         ids = {
             "tenant": row.tenant,
             "job_id": str(row.job_id),
