@@ -90,11 +90,16 @@ def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = N
 
 def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
     """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale."""
+    if not finishes:
+        return {}
+    started_ats = [f.attempt_started_at for f in finishes]
     rows = _SQL["finish"](
         ids=[f.grip.id for f in finishes],
         fences=[f.grip.fence for f in finishes],
         attempt_ids=[f.attempt_id for f in finishes],
-        attempt_started_ats=[f.attempt_started_at for f in finishes],
+        attempt_started_ats=started_ats,
+        first_started_at=min(started_ats),
+        last_started_at=max(started_ats),
         states=[f.state.value for f in finishes],
         reasons=[f.reason for f in finishes],
         delays=[f.delay for f in finishes],

@@ -102,7 +102,8 @@ WITH outcome AS MATERIALIZED (
         error_code = o.error_code, error_class = o.error_class, error_message = o.error_message,
         traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt
     FROM outcome o
-    WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at = ANY(%(attempt_started_ats)s::timestamptz[])
+    -- The span names the partitions; a second array would be probed in every combination with the ids.
+    WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at BETWEEN %(first_started_at)s AND %(last_started_at)s
       AND a.id = o.attempt_id AND a.started_at = o.attempt_started_at AND a.state IN ('started', 'lost')
 )
 SELECT id, state FROM moved;

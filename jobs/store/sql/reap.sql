@@ -4,7 +4,7 @@
 -- returns: what the retry decision needs
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
        carillon_clock() - t.started_at AS elapsed, j.retry_policy, j.delivery
-FROM jobs_trigger t JOIN jobs_job j ON j.id = t.job_id
+FROM jobs_trigger t, LATERAL (SELECT retry_policy, delivery FROM jobs_job WHERE id = t.job_id OFFSET 0) j
 WHERE t.state = 'running' AND t.lease_expires_at < carillon_now()
 ORDER BY t.lease_expires_at
 LIMIT %(limit)s;
