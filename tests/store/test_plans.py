@@ -1,0 +1,326 @@
+"""The plan of every named query: none may read the whole of a big table, whatever the planner knows of it.
+
+Bulk loads, restores and bursts leave statistics behind the truth for minutes; a statement that then turns to reading a
+table from end to end takes the scheduler down just when it is busiest. So each is explained over a ledger that was
+analyzed, never analyzed, and analyzed while it looked quite different.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from jobs.models import Job, Trigger
+from jobs.models.fields import new_id
+from jobs.store import db
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+BIG = ("jobs_trigger", "jobs_job", "jobs_attempt")
+JOBS, TRIGGERS, TENANTS = 5_000, 20_000, 20
+#: Of every hundred triggers: most have ended, as in any ledger that has run for a while.
+MIXED = {"pending": 8, "retrying": 2, "queued": 2, "running": 3, "succeeded": 70, "dead": 5, "skipped": 10}
+#: Columns in which one bulk trigger differs from the next.
+OWN_COLUMNS = {
+    "id",
+    "job_id",
+    "tenant_id",
+    "state",
+    "reason",
+    "scheduled_for",
+    "due_at",
+    "idempotency_key",
+} | {
+    "queued_at",
+    "lease_expires_at",
+    "finished_at",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the parameters of a call are made of: a hundred triggers and jobs of a ledger, or none."""
+
+    ids: list[UUID]
+    job_ids: list[UUID]
+    tenant_ids: list[int]
+    now: datetime
+
+    def some(self, value: Any) -> list[Any]:
+        return [value] * len(self.ids)
+
+
+#: What a person asks for now and then may be slow for the minute until statistics catch up with a bulk load.
+COLD = {"lifecycle.replay"}
+REIGN = {"lease": "leader", "term": 1}
+LEASE = {"name": "leader", "holder": "one", "duration": timedelta(seconds=10)}
+HOUR = timedelta(hours=1)
+
+
+def one(values: list[Any]) -> Any:
+    return values[0] if values else UUID(int=1)
+
+
+#: Every query of the store with parameters such as the engine gives it.
+PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
+    "dispatch.due_lanes": lambda s: {},
+    "dispatch.lock_tenants": lambda s: {**REIGN, "tenant_ids": s.tenant_ids},
+    "dispatch.pick": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "job_types": ["noop"] * len(s.tenant_ids),
+        "priorities": [2] * len(s.tenant_ids),
+        "capped_types": ["noop", "webhook"],
+        "type_caps": [None, 5],
+        "window": 4000,
+        "limit": 1000,
+    },
+    "dispatch.dispatch": lambda s: {"ids": s.ids},
+    "dispatch.skip": lambda s: {"ids": s.ids, "reasons": s.some("misfire")},
+    "dispatch.hold": lambda s: {"ids": s.ids},
+    "dispatch.next_due": lambda s: {},
+    "execution.claim": lambda s: {
+        "ids": s.ids,
+        "fences": s.some(1),
+        "attempt_ids": [new_id() for _ in s.ids],
+        "worker": "w1",
+        "celery_task_id": "c1",
+        "lease": HOUR,
+    },
+    "execution.hand_back": lambda s: {"ids": s.ids, "fences": s.some(1)},
+    "execution.renew": lambda s: {"ids": s.ids, "fences": s.some(1), "lease": HOUR},
+    "execution.note_progress": lambda s: {"id": one(s.ids), "fence": 1, "progress": "{}", "checkpoint": None},
+    "execution.finish": lambda s: {
+        "ids": s.ids,
+        "fences": s.some(1),
+        "attempt_ids": s.ids,
+        "attempt_started_ats": s.some(s.now),
+        "first_started_at": s.now - HOUR,
+        "last_started_at": s.now,
+        "states": s.some("succeeded"),
+        "delays": s.some(HOUR),
+        "results": s.some(None),
+        "attempt_states": s.some("succeeded"),
+        "http_statuses": s.some(200),
+        **{
+            name: s.some("")
+            for name in (
+                "reasons",
+                "error_codes",
+                "error_classes",
+                "error_messages",
+                "tracebacks",
+                "response_excerpts",
+            )
+        },
+    },
+    "execution.pause_gone": lambda s: {"job_ids": s.job_ids},
+    "history.partitions": lambda s: {},
+    "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
+    "history.store_result": lambda s: {
+        "task_id": "a",
+        "task_name": "jobs.noop",
+        "worker": "w1",
+        "status": "SUCCESS",
+        "result": "{}",
+        "traceback": None,
+        "task_args": None,
+    },
+    "jobs.take_due": lambda s: {**REIGN, "look_ahead": HOUR, "limit": 500},
+    "jobs.materialize": lambda s: {
+        "ids": s.ids,
+        "job_ids": s.ids,
+        "tenant_ids": s.some(1),
+        "job_types": s.some("noop"),
+        "job_versions": s.some(1),
+        "origins": s.some("schedule"),
+        "scheduled_fors": s.some(s.now),
+        "due_ats": s.some(s.now),
+        "priorities": s.some(2),
+        "idempotency_keys": s.some("key"),
+    },
+    "jobs.advance": lambda s: {"ids": s.job_ids, "next_fire_ats": [s.now] * len(s.job_ids)},
+    "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
+    "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
+    "leases.take": lambda s: LEASE,
+    "leases.renew": lambda s: {**LEASE, "term": 1},
+    "leases.release": lambda s: {**LEASE, "term": 1},
+    "lifecycle.lock_tenant": lambda s: {"tenant_id": 1},
+    "lifecycle.hand_back_job": lambda s: {"job_id": one(s.job_ids)},
+    "lifecycle.hold_job": lambda s: {"job_id": one(s.job_ids), "held": True},
+    "lifecycle.skip_paused": lambda s: {"job_id": one(s.job_ids)},
+    "lifecycle.withdraw_future": lambda s: {"job_id": one(s.job_ids)},
+    "lifecycle.restamp": lambda s: {
+        "job_id": one(s.job_ids),
+        "version": 2,
+        "priority": 1,
+        "job_type": "noop",
+    },
+    "lifecycle.cancel_job": lambda s: {"job_id": one(s.job_ids)},
+    "lifecycle.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
+    "lifecycle.replay": lambda s: {"ids": s.ids, "tenant_id": 1},
+    "reap.expired_leases": lambda s: {"limit": 500},
+    "reap.reap_running": lambda s: {
+        **REIGN,
+        "ids": s.ids,
+        "fences": s.some(1),
+        "states": s.some("retrying"),
+        "reasons": s.some(""),
+        "delays": s.some(HOUR),
+    },
+    "reap.reap_queued": lambda s: {**REIGN, "deadline": timedelta(seconds=30), "limit": 500},
+}
+
+
+def fill(shares: dict[str, int]) -> None:
+    """Jobs, and triggers in the given shares of a hundred, with an attempt for each that was started."""
+    tenants = [factories.make_tenant().id for _ in range(TENANTS)]
+    template = factories.make_job()
+    trigger = factories.make_trigger(template)
+    columns = [
+        f.column
+        for f in Job._meta.concrete_fields
+        if f.column not in ("id", "name", "tenant_id", "next_fire_at")
+    ]
+    of_trigger = [f.column for f in Trigger._meta.concrete_fields if f.column not in OWN_COLUMNS]
+    states = [state for state, share in shares.items() for _ in range(share)]
+    reasons = {"dead": "exhausted", "skipped": "misfire"}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO jobs_job (id, name, tenant_id, next_fire_at, {', '.join(map(quoted, columns))}) "
+            f"SELECT gen_random_uuid(), 'bulk-' || n, (%s::bigint[])[1 + n %% {TENANTS}], "
+            f"now() + n * interval '1 minute', {', '.join(map(quoted, columns))} "
+            f"FROM jobs_job, generate_series(1, {JOBS}) AS n WHERE jobs_job.id = %s",
+            [tenants, template.id],
+        )
+        cursor.execute(
+            f"WITH job AS (SELECT id, tenant_id, row_number() OVER () AS rank FROM jobs_job), "
+            f"bulk AS (SELECT n, (%s::text[])[1 + n %% 100] AS state, now() - n * interval '1 second' AS moment "
+            f"         FROM generate_series(1, {TRIGGERS}) AS n) "
+            f"INSERT INTO jobs_trigger (id, job_id, tenant_id, state, reason, scheduled_for, due_at, idempotency_key, "
+            f"    queued_at, lease_expires_at, finished_at, {', '.join(map(quoted, of_trigger))}) "
+            f"SELECT gen_random_uuid(), job.id, job.tenant_id, bulk.state, coalesce(%s::jsonb ->> bulk.state, ''), "
+            f"    moment, moment, 'bulk-' || n, moment, "
+            f"    CASE bulk.state WHEN 'running' THEN now() + interval '1 minute' END, "
+            f"    CASE WHEN bulk.state IN ('succeeded', 'dead', 'skipped') THEN moment END, "
+            f"    {', '.join('t.' + quoted(column) for column in of_trigger)} "
+            f"FROM jobs_trigger t, bulk JOIN job ON job.rank = 1 + bulk.n %% {JOBS} WHERE t.id = %s",
+            [states, json.dumps(reasons), trigger.id],
+        )
+        cursor.execute(
+            "INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, state, started_at) "
+            "SELECT gen_random_uuid(), id, job_id, tenant_id, 1, 1, 'w1', 'started', now() FROM jobs_trigger "
+            "WHERE state NOT IN ('pending', 'queued')"
+        )
+
+
+def quoted(column: str) -> str:
+    return f'"{column}"'
+
+
+def analyze(*tables: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {', '.join(tables)}")
+
+
+def sample() -> Sample:
+    return Sample(
+        ids=list(Trigger.objects.values_list("id", flat=True)[:100]),
+        job_ids=list(Job.objects.values_list("id", flat=True)[:100]),
+        tenant_ids=sorted(set(Job.objects.values_list("tenant_id", flat=True))),
+        now=factories.now(),
+    )
+
+
+def plan_of(query: db.Query, parameters: dict[str, Any]) -> dict[str, Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {query.sql}", parameters)
+        [found] = cursor.fetchone()
+    [explained] = json.loads(found) if isinstance(found, str) else found
+    plan: dict[str, Any] = explained["Plan"]
+    return plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def filled_tables() -> set[str]:
+    """The big tables and those of their partitions that hold more than a few rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE 'jobs%%' "
+            "AND pg_relation_size(oid) > 100000 AND relname <> 'jobs_lease'"
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+
+def leading_columns() -> dict[str, str]:
+    """The first column of every index over a whole table: without a condition on it, all of it is read."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid, 1, true) FROM pg_index "
+            "WHERE indpred IS NULL AND indrelid::regclass::text = ANY(%s)",
+            [list(filled_tables())],
+        )
+        return dict(cursor.fetchall())
+
+
+def whole_reads(plan: dict[str, Any], tables: set[str], leading: dict[str, str]) -> list[str]:
+    """What the plan reads from end to end: big tables, and indexes over all of their rows."""
+    scanned = [n["Relation Name"] for n in nodes(plan) if n["Node Type"] == "Seq Scan"]
+    walked = [
+        n["Index Name"]
+        for n in nodes(plan)
+        if leading.get(n.get("Index Name"), "") not in n.get("Index Cond", "")
+    ]
+    return [name for name in scanned if name in tables] + walked
+
+
+def offenders() -> dict[str, list[str]]:
+    taken, tables, leading = sample(), filled_tables(), leading_columns()
+    found = {
+        name: whole_reads(plan_of(query, PARAMETERS[name](taken)), tables, leading)
+        for name, query in db.all_queries().items()
+    }
+    return {name: names for name, names in found.items() if names}
+
+
+class TestPlans:
+    def test_know_parameters_for_every_query(self) -> None:
+        assert PARAMETERS.keys() == db.all_queries().keys()
+
+    def test_exist_over_empty_tables(self) -> None:
+        taken = sample()
+        assert all(plan_of(query, PARAMETERS[name](taken)) for name, query in db.all_queries().items())
+
+    def test_read_no_big_table_whole_when_it_was_analyzed(self) -> None:
+        fill(MIXED)
+        analyze(*BIG)
+        assert offenders() == {}
+
+    def test_read_no_big_table_whole_when_it_was_never_analyzed(self) -> None:
+        fill(MIXED)
+        assert offenders() == {}
+
+    def test_read_no_big_table_whole_when_it_was_analyzed_while_empty(self) -> None:
+        analyze("jobs_trigger", "jobs_job")
+        fill(MIXED)
+        assert offenders().keys() <= COLD
+
+    @pytest.mark.parametrize("state", ["pending", "succeeded"])
+    def test_read_no_big_table_whole_when_it_looked_otherwise_while_analyzed(self, state: str) -> None:
+        fill({state: 100})
+        analyze("jobs_trigger", "jobs_job")
+        Trigger.objects.all().delete()
+        Job.objects.all().delete()
+        fill(MIXED)
+        assert offenders() == {}
