@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from django_filters.rest_framework import FilterSet
+from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +15,15 @@ from tenants.models import Tenant
 _LONGEST_NAME_SHOWN = 40
 
 
+class LengthRequired(APIException):
+    status_code = 411
+    default_detail = "Send the body with a Content-Length, not in chunks."
+
+
 class Endpoint(GenericAPIView[Any]):
     """One resource. ``query_parameters`` are those it knows beside its filters."""
 
-    metadata_class = None
+    http_method_names = ["get", "head", "post", "patch", "delete"]
     query_parameters: tuple[str, ...] = ()
     filterset_class: type[FilterSet] | None = None
     pagination_class: Any = None
@@ -29,6 +35,9 @@ class Endpoint(GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        # WSGI as Django reads it takes a body of unknown length for none; say so instead of losing it.
+        if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
+            raise LengthRequired
         known = self.known_parameters()
         advice = f"the known ones are {', '.join(known)}" if known else "there are none here"
         unknown = [name for name in request.query_params if name not in known]

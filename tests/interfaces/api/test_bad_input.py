@@ -176,6 +176,12 @@ class TestCreate:
         assert response.status_code == 413
         assert response["Content-Type"] == "application/problem+json"
 
+    def test_refuses_a_body_in_chunks_rather_than_lose_it(self, owner: Caller) -> None:
+        unsized = {"Transfer-Encoding": "chunked", "Authorization": f"Bearer {owner.token}"}
+        response = owner.client.get("/api/v1/jobs", headers=unsized)
+        assert response.status_code == 411
+        assert response["Content-Type"] == "application/problem+json"
+
     def test_refuses_a_body_that_is_not_json(self, owner: Caller) -> None:
         response = owner.post("/jobs", b"name: x", content_type="application/yaml")
         assert response.status_code == 415
