@@ -22,8 +22,10 @@ from types import NoneType
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+import psycopg
 from django.db import InterfaceError, OperationalError, connection, transaction
-from psycopg.types.json import JsonbLoader
+from psycopg.abc import Loader
+from psycopg.pq import Format
 
 from jobs.telemetry import get_logger
 
@@ -33,6 +35,13 @@ DISCONNECTED = (OperationalError, InterfaceError)
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|returns): (.+)$", re.MULTILINE)
+
+
+#: psycopg's own loaders: Django leaves jsonb as text, for its fields to decode, and reads times in slow Python.
+_LOADERS = {
+    name: cast(type[Loader], psycopg.adapters.get_loader(psycopg.adapters.types[name].oid, Format.TEXT))
+    for name in ("jsonb", "timestamptz")
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,8 @@ class Query:
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
         with connection.cursor() as cursor:
-            # Django leaves jsonb as text, for its fields to decode.
-            cursor.adapters.register_loader("jsonb", JsonbLoader)
+            for name, loader in _LOADERS.items():
+                cursor.adapters.register_loader(name, loader)
             cursor.execute(self.sql, {name: _literal(value) for name, value in parameters.items()})
             if cursor.description is None:
                 return []
