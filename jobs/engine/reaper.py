@@ -8,11 +8,10 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from jobs.core.backoff import RetryPolicy
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import TriggerState
 from jobs.store import reap as store
-from jobs.store.execution import Grip
+from jobs.store.execution import Grip, retry_policy_of
 from jobs.store.leases import Reign
 from jobs.store.reap import Verdict
 from jobs.telemetry import get_logger
@@ -36,7 +35,7 @@ def reap(*, reign: Reign, deadline: timedelta, limit: int) -> int:
 def _judge(row: Any) -> Verdict:
     grip = Grip(row.id, row.fence)
     decision = after_failure(
-        RetryPolicy.from_json(row.retry_policy),
+        retry_policy_of(row),
         permanent=False,
         crashed=True,
         attempts=row.attempt_count - row.budget_start,

@@ -11,10 +11,14 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from jobs.core.backoff import RetryPolicy
+from jobs.core.errors import InvalidInput
 from jobs.core.states import AttemptState, TriggerState
 from jobs.models.fields import new_id
 from jobs.store import db
+from jobs.telemetry import get_logger
 
+log = get_logger()
 _SQL = db.queries("execution")
 
 
@@ -63,6 +67,18 @@ def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: tim
     if left:
         hand_back(left)
     return rows
+
+
+def retry_policy_of(row: Any) -> RetryPolicy:
+    """The retry policy of a row of ``claim`` or ``reap.expired_leases``.
+
+    One that can no longer be read gives way to the default: it must neither cost its batch nor stop the reaper.
+    """
+    try:
+        return RetryPolicy.from_json(row.retry_policy)
+    except InvalidInput as error:
+        log.error("retry policy broken", trigger_id=str(row.id), error=str(error))
+        return RetryPolicy()
 
 
 def hand_back(grips: Sequence[Grip]) -> int:

@@ -10,9 +10,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from jobs.core.backoff import RetryPolicy
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
 from jobs.handlers.outcome import Outcome
@@ -37,7 +37,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         state, reason = TriggerState.CANCELLED, "requested"
     elif outcome.kind != "succeeded":
         decision = after_failure(
-            RetryPolicy.from_json(row.retry_policy),
+            execution.retry_policy_of(row),
             permanent=outcome.permanent,
             crashed=False,
             attempts=row.attempt_count - row.budget_start,
@@ -106,8 +106,7 @@ class Finisher:
             if not items:
                 return
             try:
-                states = execution.finish([finish for _, finish, _ in items])
-                self._pause_gone([row.job_id for row, _, gone in items if gone and row.id in states])
+                states = self._write(items)
             except db.DISCONNECTED:
                 with self._lock:
                     self._gathered = items + self._gathered
@@ -116,9 +115,14 @@ class Finisher:
             self._note(row, finish, states.get(row.id))
 
     @staticmethod
-    def _pause_gone(job_ids: list[Any]) -> None:
-        if job_ids:
-            execution.pause_gone(job_ids)
+    def _write(items: Sequence[tuple[Any, Finish, bool]]) -> dict[Any, TriggerState]:
+        finishes = [finish for _, finish, _ in items]
+        if not any(gone for _, _, gone in items):
+            return execution.finish(finishes)
+        with db.atomic():  # repeated after an uncertain commit, finish would not know its triggers again
+            states = execution.finish(finishes)
+            execution.pause_gone([row.job_id for row, _, gone in items if gone and row.id in states])
+        return states
 
     def _note(self, row: Any, finish: Finish, state: TriggerState | None) -> None:
         self.counts["stale" if state is None else state.value] += 1
