@@ -110,6 +110,23 @@ class TestOutcomes:
         assert perform(trigger) == {"dead": 1}
         assert attempts(trigger)[0].http_status is None
 
+    def test_fall_back_to_the_default_when_the_stored_policy_is_broken(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        trigger = queued(handler(lambda ctx, payload: 1 / 0), retry_policy={"max_attempts": "many"})
+        assert perform(trigger) == {"retrying": 1}
+
+    def test_pause_nothing_for_an_outcome_that_came_too_late(
+        self, perform: Perform, handler: Register
+    ) -> None:
+        def gone(ctx: Context, payload: dict[str, Any]) -> None:
+            Trigger.objects.filter(id=ctx.trigger_id).update(fence=9)
+            raise Permanent("Gone", pause_job=True)
+
+        trigger = queued(handler(gone))
+        assert perform(trigger) == {"stale": 1}
+        assert Job.objects.get(id=trigger.job_id).status == "active"
+
     def test_of_one_trigger_leave_its_batch_unharmed(self, perform: Perform, handler: Register) -> None:
         def picky(ctx: Context, payload: dict[str, Any]) -> None:
             if payload.get("bad"):

@@ -72,6 +72,11 @@ class TestReapRunning:
         reap()
         assert state_of(trigger) == ("dead", "poison")
 
+    def test_is_not_stopped_by_a_policy_that_cannot_be_read(self) -> None:
+        broken, other = make_expired(policy={"no": "policy"}), make_expired()
+        assert reap() == 2
+        assert factories.states([broken, other]) == ["retrying", "retrying"]
+
     def test_never_starts_an_at_most_once_trigger_again(self) -> None:
         trigger = make_expired(delivery="at_most_once")
         reap()
