@@ -99,14 +99,11 @@ def check_fires_ahead(schedule: Schedule, *, now: datetime) -> None:
     """
     if first_instant(schedule, now=now) is not None:
         return
-    ended = schedule.ends_at is not None and schedule.ends_at <= now
-    if schedule.type is ScheduleType.ONCE and not ended:
-        raise InvalidInput({"run_at": f"Lies in the past (now is {instant_text(now)}); name a time to come."})
-    field, own = "ends_at", " and ".join(_OWN_FIELDS[schedule.type][:1]) or "the schedule"
-    if schedule.ends_at is None:
-        field = own if own in FIELDS else "type"
-        raise InvalidInput({field: f"Names no time between now ({instant_text(now)}) and the year 2100."})
-    raise InvalidInput({field: f"Leaves no firing: it is {instant_text(now)} now; move it or leave it out."})
+    present = instant_text(now)
+    if schedule.type is ScheduleType.ONCE:
+        raise InvalidInput({"run_at": f"Lies in the past (now is {present}); name a time to come."})
+    field = "ends_at" if schedule.ends_at is not None else "starts_at"
+    raise InvalidInput({field: f"Leaves no firing between now ({present}) and the year 2100; move it."})
 
 
 def first_instant(schedule: Schedule, *, now: datetime) -> datetime | None:
@@ -166,7 +163,8 @@ def _timezone(fields: Fields, kind: ScheduleType) -> str:
     for name in ("timezone", "dst_policy"):
         if kind is not ScheduleType.CRON and fields.get(name) is not None:
             fields.complain(name, f"Does not belong to a schedule of type {kind}; leave it out.")
-    return _text(fields, "timezone") or "UTC" if fields.get("timezone") != "" else ""
+    given = _text(fields, "timezone")
+    return "UTC" if given is None else given
 
 
 def _check(schedule: Schedule, jitter: timedelta, fields: Fields) -> None:
