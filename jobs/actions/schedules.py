@@ -13,7 +13,7 @@ from jobs.actions.fields import Fields
 from jobs.core import schedule as core
 from jobs.core.cron import parse_cron
 from jobs.core.errors import InvalidInput
-from jobs.core.policies import DstPolicy
+from jobs.core.policies import CronDialect, DstPolicy
 from jobs.core.schedule import Schedule, ScheduleType
 from jobs.core.timezones import canonical_timezone
 from jobs.models import Job
@@ -22,7 +22,7 @@ from jobs.models import Job
 LATE_ALLOWANCE = timedelta(seconds=60)
 _LONGEST_JITTER_SECONDS = 86_400
 _OWN_FIELDS = {
-    ScheduleType.CRON: ("cron", "timezone", "dst_policy"),
+    ScheduleType.CRON: ("cron", "cron_dialect", "timezone", "dst_policy"),
     ScheduleType.INTERVAL: ("every_seconds",),
     ScheduleType.ONCE: ("run_at",),
     ScheduleType.IMMEDIATE: (),
@@ -30,7 +30,6 @@ _OWN_FIELDS = {
 _COMMON_FIELDS = ("type", "starts_at", "ends_at", "jitter_seconds")
 #: Every field of a schedule, of whatever type.
 FIELDS = (*_COMMON_FIELDS, *(name for names in _OWN_FIELDS.values() for name in names))
-_LATER = {"cron_dialect": "Other dialects of cron arrive in a later release; leave it out."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class ParsedSchedule:
             "starts_at": schedule.starts_at,
             "ends_at": schedule.ends_at,
             "dst_policy": schedule.dst_policy,
+            "cron_dialect": schedule.cron_dialect,
             "jitter": self.jitter,
         }
 
@@ -64,7 +64,7 @@ def parse_schedule(document: object, *, anchor: datetime) -> ParsedSchedule:
     """
     if not isinstance(document, Mapping):
         raise InvalidInput({"": 'Must be an object such as {"type": "cron", "cron": "0 2 * * *"}.'})
-    fields = Fields(document, known=FIELDS, hints=_LATER)
+    fields = Fields(document, known=FIELDS)
     given_type = fields.word("type", list(ScheduleType))
     if given_type is None:
         if "type" not in fields.errors:
@@ -85,6 +85,7 @@ def parse_schedule(document: object, *, anchor: datetime) -> ParsedSchedule:
         starts_at=fields.instant("starts_at"),
         ends_at=fields.instant("ends_at"),
         dst_policy=fields.word("dst_policy", list(DstPolicy), default=DstPolicy.VIXIE.value),
+        cron_dialect=fields.word("cron_dialect", list(CronDialect), default=CronDialect.UNIX.value),
     )
     jitter = fields.seconds("jitter_seconds", 0, _LONGEST_JITTER_SECONDS, default=timedelta())
     _check(schedule, jitter, fields)
@@ -121,6 +122,7 @@ def schedule_representation(job: Job) -> dict[str, Any]:
         "cron": job.cron_expression,
         "timezone": job.timezone,
         "dst_policy": job.dst_policy,
+        "cron_dialect": job.cron_dialect,
         "every_seconds": job.interval and seconds(job.interval),
         "run_at": instant_text(job.run_at),
         "starts_at": instant_text(job.starts_at),
@@ -160,7 +162,7 @@ def _text(fields: Fields, name: str) -> str | None:
 
 
 def _timezone(fields: Fields, kind: ScheduleType) -> str:
-    for name in ("timezone", "dst_policy"):
+    for name in ("timezone", "dst_policy", "cron_dialect"):
         if kind is not ScheduleType.CRON and fields.get(name) is not None:
             fields.complain(name, f"Does not belong to a schedule of type {kind}; leave it out.")
     given = _text(fields, "timezone")
@@ -186,7 +188,7 @@ def _canonical(schedule: Schedule) -> Schedule:
     run_at, starts_at, ends_at = (time and time.astimezone(UTC) for time in times)
     return Schedule(
         type=schedule.type,
-        cron=schedule.cron and parse_cron(schedule.cron).text,
+        cron=schedule.cron and parse_cron(schedule.cron, schedule.cron_dialect).text,
         timezone=canonical_timezone(schedule.timezone),
         every=schedule.every,
         run_at=run_at,
@@ -194,4 +196,5 @@ def _canonical(schedule: Schedule) -> Schedule:
         starts_at=starts_at,
         ends_at=ends_at,
         dst_policy=schedule.dst_policy,
+        cron_dialect=schedule.cron_dialect,
     )

@@ -21,7 +21,7 @@ from jobs.actions import definition as definitions
 from jobs.actions.jobs import create_job, update_job
 from jobs.core.errors import CarillonError, Conflict, InvalidInput
 from jobs.core.json_rules import loads_strict
-from jobs.core.policies import DstPolicy, Priority
+from jobs.core.policies import CronDialect, DstPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.handlers import registry
 from jobs.models import Job
@@ -29,7 +29,7 @@ from tenants.models import Tenant
 
 #: Inputs shown for one type of schedule alone; what is hidden is not sent.
 OWN_INPUTS = {
-    "cron": ("cron", "timezone", "dst_policy"),
+    "cron": ("cron", "cron_dialect", "timezone", "dst_policy"),
     "interval": ("every_seconds",),
     "once": ("run_at",),
     "immediate": (),
@@ -91,6 +91,9 @@ class JobForm(forms.ModelForm):
     payload = JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
     schedule_type = _choice(ScheduleType, required=True, label="Schedule")
     schedule_cron = _text(label="Cron", placeholder="0 2 * * *", help_text="Five fields, or a macro.")
+    schedule_cron_dialect = _choice(
+        CronDialect, label="Dialect", help_text="quartz: six fields, seconds first, 1 = Sunday."
+    )
     schedule_timezone = _text(label="Time zone", placeholder="UTC", help_text="IANA name.")
     schedule_dst_policy = _choice(DstPolicy, label="Where clocks change")
     schedule_every_seconds = _number(label="Every (seconds)")
@@ -154,11 +157,22 @@ class JobForm(forms.ModelForm):
         )
 
     def _definition(self) -> dict[str, Any]:
-        """What the inputs say, as the API spells it; an empty input is left out."""
-        given = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        """What the inputs say, as the API spells it; an empty input is left out.
+
+        What has no input here stays as it is, so that an edit changes nothing its author has not seen.
+        """
+        before = _inputs_of(self.instance) if self._edited else {}
+        unseen = {name: value for name, value in before.items() if name not in self.fields}
+        given = unseen | {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
         kind = given["schedule_type"]
-        inputs = ("type", *OWN_INPUTS[kind], *COMMON_INPUTS)
-        schedule = {name: given[f"schedule_{name}"] for name in inputs if f"schedule_{name}" in given}
+        hidden = {name for other, names in OWN_INPUTS.items() if other != kind for name in names}
+        if kind != before.get("schedule_type", kind):
+            hidden |= {name.removeprefix("schedule_") for name in unseen}
+        schedule = {
+            name.removeprefix("schedule_"): value
+            for name, value in given.items()
+            if name.startswith("schedule_") and name.removeprefix("schedule_") not in hidden
+        }
         return {"schedule": schedule} | {name: given[name] for name in definitions.FIELDS if name in given}
 
     def _complain(self, path: str, complaints: list[str]) -> None:
@@ -170,6 +184,7 @@ class JobForm(forms.ModelForm):
 
 
 def _inputs_of(job: Job) -> dict[str, Any]:
+    """The job's definition by the names of the inputs."""
     shown = definitions.representation(job)
-    schedule = {f"schedule_{name}": value for name, value in shown["schedule"].items()}
-    return {name: shown[name] for name in (*definitions.FIELDS, "version")} | schedule
+    schedule = {f"schedule_{name}": value for name, value in shown.pop("schedule").items()}
+    return {name: shown[name] for name in (*definitions.FIELDS, "version") if name in shown} | schedule

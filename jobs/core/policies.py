@@ -44,6 +44,13 @@ class Delivery(StrEnum):
     EXACTLY_ONCE = "exactly_once"
 
 
+class CronDialect(StrEnum):
+    """How a cron expression is written; ``quartz`` has seconds first and counts Sunday as 1."""
+
+    UNIX = "unix"
+    QUARTZ = "quartz"
+
+
 class DstPolicy(StrEnum):
     """What a fixed schedule does where clocks change; wildcard schedules follow elapsed time under each."""
 

@@ -9,7 +9,6 @@ Cron expressions name wall-clock times; where clocks change, a wall-clock time m
 and the table of DESIGN §9 decides. A stored schedule that can no longer be computed raises ``ScheduleError``.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,9 +16,10 @@ from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
 
+from jobs.core.calendar.occurrences import Fate, occurrences
 from jobs.core.cron import CronExpression, parse_cron
 from jobs.core.errors import InvalidInput, ScheduleError
-from jobs.core.policies import DstPolicy
+from jobs.core.policies import CronDialect, DstPolicy
 from jobs.core.timezones import canonical_timezone, load_zone
 
 #: Every instant Carillon accepts or makes lies in here, as the tables' CHECKs demand.
@@ -41,9 +41,9 @@ class ScheduleType(StrEnum):
 class Schedule:
     """When a job fires. Every datetime is aware; equal schedules fire at equal times.
 
-    ``cron`` and ``timezone`` (IANA) belong to cron, ``every`` to interval, ``run_at`` to once. ``anchor`` is
-    the instant the job was created: an interval counts from it unless there is a ``starts_at``, and an
-    immediate job fires at it.
+    ``cron``, ``cron_dialect``, ``timezone`` (IANA) and ``dst_policy`` belong to cron, ``every`` to interval,
+    ``run_at`` to once. ``anchor`` is the instant the job was created: an interval counts from it unless there is a
+    ``starts_at``, and an immediate job fires at it.
     """
 
     type: ScheduleType
@@ -55,6 +55,7 @@ class Schedule:
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     dst_policy: str = DstPolicy.VIXIE.value
+    cron_dialect: str = CronDialect.UNIX.value
 
 
 def fire_times(schedule: Schedule, *, after: datetime, until: datetime, limit: int) -> list[datetime]:
@@ -65,26 +66,44 @@ def fire_times(schedule: Schedule, *, after: datetime, until: datetime, limit: i
     immediate job fires at ``anchor``, so its creator asks with ``after`` a microsecond before. Raises
     ``ScheduleError`` when the schedule can no longer be computed.
     """
-    after = max(after, (schedule.starts_at or EARLIEST) - _TICK, EARLIEST - _TICK)
-    until = min(until, schedule.ends_at or LATEST, LATEST)
+    return list(islice(each_fire_time(schedule, after=after, until=until), limit))
+
+
+def each_fire_time(schedule: Schedule, *, after: datetime, until: datetime) -> Iterator[datetime]:
+    """``fire_times`` one by one, for a caller that knows when to stop; raises when it is gone through."""
+    after, until = within_bounds(schedule, after=after, until=until)
     if after >= until:
-        return []
+        return
     try:
-        return list(islice(_firings(schedule, after.astimezone(UTC), until.astimezone(UTC)), limit))
+        yield from _firings(schedule, after.astimezone(UTC), until.astimezone(UTC))
     except (InvalidInput, ValueError, OverflowError) as error:
         raise ScheduleError(f"The schedule can no longer be computed: {error}") from error
 
 
 def next_fire(schedule: Schedule, *, after: datetime) -> datetime | None:
     """The first instant at which ``schedule`` fires after ``after``, or None. Raises as ``fire_times``."""
-    return next(iter(fire_times(schedule, after=after, until=LATEST, limit=1)), None)
+    return next(each_fire_time(schedule, after=after, until=LATEST), None)
+
+
+def expression_of(schedule: Schedule) -> CronExpression:
+    """The parsed expression of a cron schedule. Raises ``ScheduleError`` when it is not, or no longer, acceptable."""
+    try:
+        return parse_cron(schedule.cron or "", schedule.cron_dialect)
+    except (InvalidInput, ValueError) as error:
+        raise ScheduleError(f"The schedule can no longer be computed: {error}") from error
+
+
+def within_bounds(schedule: Schedule, *, after: datetime, until: datetime) -> tuple[datetime, datetime]:
+    """The stretch ``after < t <= until`` as far as the schedule's own bounds and the years 2000 to 2100 let it be."""
+    after = max(after, (schedule.starts_at or EARLIEST) - _TICK, EARLIEST - _TICK)
+    return after, min(until, schedule.ends_at or LATEST, LATEST)
 
 
 def _firings(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
     """The instants of the schedule with ``after < t <= until``, both already within its bounds."""
     if schedule.type == ScheduleType.CRON and schedule.cron is not None:
-        zone, expression = load_zone(schedule.timezone), parse_cron(schedule.cron)
-        return _cron_firings(expression, zone, DstPolicy(schedule.dst_policy), after, until)
+        zone, policy = load_zone(schedule.timezone), DstPolicy(schedule.dst_policy)
+        return _cron_firings(expression_of(schedule), zone, policy, after, until)
     if schedule.type == ScheduleType.INTERVAL and schedule.every is not None:
         if schedule.starts_at is not None:
             return _interval_firings(schedule.starts_at, schedule.every, 0, after, until)
@@ -116,63 +135,12 @@ def _interval_firings(
 def _cron_firings(
     expression: CronExpression, zone: ZoneInfo, policy: DstPolicy, after: datetime, until: datetime
 ) -> Iterator[datetime]:
-    in_gaps = not expression.wildcard and policy is not DstPolicy.SKIP
-    in_both_passes = expression.wildcard or policy is DstPolicy.BOTH
-    local = after.astimezone(zone)
-    start = local.replace(tzinfo=None)
-    if in_both_passes:
-        # Inside an overlap, wall-clock times before this one are still to come in the second pass.
-        start -= max(_offset(start, zone, fold=0) - _offset(start, zone, fold=1), timedelta(0))
     last = after
-    for instant in _instants(expression.walls(after=start), zone, in_gaps, in_both_passes):
-        if instant > until:
-            return
-        if instant > last:
-            yield instant
-            last = instant
-
-
-def _instants(
-    walls: Iterator[datetime], zone: ZoneInfo, in_gaps: bool, in_both_passes: bool
-) -> Iterator[datetime]:
-    """Map ascending wall-clock times to instants in UTC that never decrease; a gap gives equal ones.
-
-    Second passes of an overlap are held back until its first pass is over.
-    """
-    second_passes: deque[datetime] = deque()
-    for wall in walls:
-        before, later = _offset(wall, zone, fold=0), _offset(wall, zone, fold=1)
-        instant = (wall - before).replace(tzinfo=UTC)
-        if before < later:
-            if not in_gaps:
-                continue
-            instant = _change_between(instant - (later - before), instant, zone)
-        while second_passes and second_passes[0] <= instant:
-            yield second_passes.popleft()
-        yield instant
-        if before > later and in_both_passes:
-            second_passes.append(instant + (before - later))
-    yield from second_passes
-
-
-def _offset(wall: datetime, zone: ZoneInfo, *, fold: int) -> timedelta:
-    """UTC offset of a naive wall-clock time; where clocks change, fold 0 gives the one before (PEP 495)."""
-    offset = zone.utcoffset(wall.replace(tzinfo=zone, fold=fold))
-    assert offset is not None
-    return offset
-
-
-def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    """The instant, to the second, at which ``before``'s offset gives way to ``after``'s, by bisection."""
-    old = before.astimezone(zone).utcoffset()
-    low, high = 0, int((after - before).total_seconds())
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (before + timedelta(seconds=middle)).astimezone(zone).utcoffset() == old:
-            low = middle
-        else:
-            high = middle
-    return before + timedelta(seconds=high)
+    for occurrence in occurrences(expression, zone, policy, after=after, until=until):
+        # Several wall-clock times of a gap share the instant it ends at.
+        if occurrence.fate is not Fate.LEFT_OUT and occurrence.at > last:
+            last = occurrence.at
+            yield last
 
 
 #: The field of the API each type is made of; the others must be absent.
@@ -188,8 +156,8 @@ def validate(schedule: Schedule) -> None:
     """Refuse a schedule that is malformed, ambiguous or can never fire.
 
     Raises ``InvalidInput`` with every fault found, under the API's names: ``cron``, ``timezone``,
-    ``every_seconds``, ``run_at``, ``starts_at``, ``ends_at``, ``dst_policy``. Whether ``run_at`` is past is
-    the caller's to ask, of the database's clock.
+    ``every_seconds``, ``run_at``, ``starts_at``, ``ends_at``, ``dst_policy``, ``cron_dialect``.
+    Whether ``run_at`` is past is the caller's to ask, of the database's clock.
     """
     errors: dict[str, list[str]] = {}
     for check in (_check_parts, _check_cron, _check_interval, _check_times):
@@ -225,10 +193,13 @@ def _check_cron(schedule: Schedule) -> None:
         canonical_timezone(schedule.timezone)
     except InvalidInput as error:
         errors |= error.errors
-    try:
-        parse_cron(schedule.cron or "@daily")
-    except InvalidInput as error:
-        errors |= error.errors
+    if schedule.cron_dialect not in list(CronDialect):
+        errors["cron_dialect"] = [f"Must be one of {', '.join(CronDialect)}."]
+    elif schedule.cron is not None:
+        try:
+            parse_cron(schedule.cron, schedule.cron_dialect)
+        except InvalidInput as error:
+            errors |= error.errors
     if errors:
         raise InvalidInput(errors)
 

@@ -1,9 +1,10 @@
 """Which time zones a schedule may name, and loading them.
 
-The list is ``zone.tab`` of the pinned PyPI package ``tzdata`` (one Region/City name for each place, plus
-``UTC``), so it is the same on every machine; ``zoneinfo.available_timezones()`` is not, and holds traps such
-as ``localtime`` and ``right/UTC``. A renamed city (``Asia/Calcutta``) is taken under its present name; every
-other alias is refused with the name that would be right.
+Names and rules both come from the pinned PyPI package ``tzdata``, never from the machine: its own copy may be missing
+or years old, and two machines of a cluster must not differ. An update of the package is in force from the next start
+of a process on. The list is its ``zone.tab`` (one Region/City name for each place, plus ``UTC``);
+``zoneinfo.available_timezones()`` holds traps such as ``localtime`` and ``right/UTC``. A renamed city
+(``Asia/Calcutta``) is taken under its present name; every other alias is refused with the name that would be right.
 
 A zone that was accepted and has since left the database raises ``ScheduleError`` when it is loaded, so that
 the scheduler can set the one job aside.
@@ -12,7 +13,9 @@ the scheduler can set the one job aside.
 import difflib
 from functools import cache
 from importlib import resources
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
+
+import tzdata
 
 from jobs.core.errors import InvalidInput, ScheduleError
 
@@ -57,14 +60,24 @@ def canonical_timezone(name: str) -> str:
 
 @cache
 def load_zone(name: str) -> ZoneInfo:
-    """The rules of zone ``name``. Raises ``ScheduleError`` when this machine's database has none."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        message = (
+    """The rules of zone ``name``. Raises ``ScheduleError`` when the database has none."""
+    if name not in _known_zones():
+        raise ScheduleError(
             f"The time zone {name!r} is not in this machine's database; edit the schedule or update tzdata."
         )
-        raise ScheduleError(message) from error
+    with resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
+
+
+def tzdata_version() -> str:
+    """The release of the time zone database in use, such as ``2026a``."""
+    return str(tzdata.IANA_VERSION)
+
+
+@cache
+def _known_zones() -> frozenset[str]:
+    """Every name the database has rules for, aliases included."""
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
 @cache

@@ -5,12 +5,11 @@ One transaction inserts a batch's triggers and moves its jobs on, so a crash rep
 never stops the others.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from jobs.core.calendar.plans import PlanCache
 from jobs.core.errors import ScheduleError
-from jobs.core.schedule import Schedule, ScheduleType, fire_times, next_fire
 from jobs.store import db
 from jobs.store import jobs as store
 from jobs.store.jobs import Firing
@@ -21,21 +20,24 @@ log = get_logger()
 
 #: Firings a pass materializes at most, shared among its jobs; after an outage the rest follow in the next passes.
 MAX_FIRINGS = 10_000
-_TICK = timedelta(microseconds=1)
-Plan = tuple[list[datetime], datetime | None]
 
 
 def materialize(*, reign: Reign, look_ahead: timedelta, limit: int) -> int:
     """Materialize up to ``limit`` jobs in one transaction. Returns how many; a full batch means more wait."""
-    plans: dict[tuple[Schedule, datetime], Plan] = {}
     firings: list[Firing] = []
     next_fire_ats: dict[Any, datetime | None] = {}
     with db.atomic():
         rows = store.take_due(reign=reign, look_ahead=look_ahead, limit=limit)
-        share = max(1, MAX_FIRINGS // max(1, len(rows)))
+        if not rows:
+            return 0
+        plans = PlanCache(
+            schedule_of=store.schedule_of,
+            until=rows[0].window_end,
+            limit=max(1, MAX_FIRINGS // len(rows)),
+        )
         for row in rows:
             try:
-                instants, following = _plan(row, plans, limit=share)
+                instants, following = plans.plan(row)
             except ScheduleError as error:
                 store.pause_broken(job_id=row.id, reason=str(error))
                 log.error("schedule broken", job_id=str(row.id), tenant_id=row.tenant_id, error=str(error))
@@ -44,22 +46,8 @@ def materialize(*, reign: Reign, look_ahead: timedelta, limit: int) -> int:
             next_fire_ats[row.id] = following
         created = store.materialize(firings)
         store.advance(next_fire_ats)
-    if rows:
-        log.debug("materialize", jobs=len(rows), triggers=len(created))
+    log.debug("materialize", jobs=len(rows), triggers=len(created))
     return len(rows)
-
-
-def _plan(row: Any, plans: dict[tuple[Schedule, datetime], Plan], *, limit: int) -> Plan:
-    """Instants up to the window's end and the one after, shared by all jobs of one (expression, zone, from)."""
-    schedule = store.schedule_of(row)
-    if schedule.type is ScheduleType.CRON:
-        schedule = replace(schedule, anchor=None)  # a cron schedule does not depend on its job's creation
-    key = (schedule, row.next_fire_at)
-    if key not in plans:
-        instants = fire_times(schedule, after=row.next_fire_at - _TICK, until=row.window_end, limit=limit)
-        last = instants[-1] if instants else row.window_end
-        plans[key] = (instants, next_fire(schedule, after=last))
-    return plans[key]
 
 
 def _firing(row: Any, instant: datetime) -> Firing:

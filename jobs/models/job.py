@@ -5,7 +5,7 @@ from datetime import timedelta
 from django.db import models
 from django.db.models import Q
 
-from jobs.core.policies import Delivery, DstPolicy, MisfirePolicy, OverlapPolicy, Priority
+from jobs.core.policies import CronDialect, Delivery, DstPolicy, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
 from jobs.models.fields import choices, new_id, one_of, times_in_range
@@ -28,6 +28,9 @@ class Job(models.Model):
 
     schedule_type = models.CharField(max_length=16, choices=choices(ScheduleType))
     cron_expression = models.CharField(max_length=100, blank=True)
+    cron_dialect = models.CharField(
+        max_length=16, choices=choices(CronDialect), default=CronDialect.UNIX, db_default=CronDialect.UNIX
+    )
     timezone = models.CharField(max_length=64, default="UTC")
     interval = models.DurationField(null=True, blank=True)
     run_at = models.DateTimeField(null=True, blank=True)
@@ -81,6 +84,9 @@ class Job(models.Model):
             ),
             models.CheckConstraint(condition=one_of("delivery", Delivery), name="job_delivery_known"),
             models.CheckConstraint(condition=one_of("dst_policy", DstPolicy), name="job_dst_policy_known"),
+            models.CheckConstraint(
+                condition=one_of("cron_dialect", CronDialect), name="job_cron_dialect_known"
+            ),
             models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="job_priority_known"),
             models.CheckConstraint(condition=Q(partition_key__lt=256), name="job_partition_below_256"),
             models.CheckConstraint(condition=Q(timeout__gt=timedelta()), name="job_timeout_positive"),

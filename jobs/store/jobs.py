@@ -89,4 +89,5 @@ def schedule_of(job: Any) -> Schedule:
         starts_at=job.starts_at,
         ends_at=job.ends_at,
         dst_policy=job.dst_policy,
+        cron_dialect=job.cron_dialect,
     )

@@ -4,7 +4,7 @@
 -- index: job_next_fire
 -- returns: what a schedule needs, and the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
-       starts_at, ends_at, dst_policy, jitter, created_at, next_fire_at,
+       starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at,
        carillon_now() + %(look_ahead)s AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s

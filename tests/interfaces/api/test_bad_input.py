@@ -39,7 +39,9 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "zone that is a trap": ({"schedule": CRON | {"timezone": "localtime"}}, {"schedule.timezone"}),
     "empty zone": ({"schedule": CRON | {"timezone": ""}}, {"schedule.timezone"}),
     "zone for an interval": ({"schedule": EVERY | {"timezone": "UTC"}}, {"schedule.timezone"}),
-    "quartz, to come": ({"schedule": CRON | {"cron_dialect": "quartz"}}, {"schedule.cron_dialect"}),
+    "quartz of five fields": ({"schedule": CRON | {"cron_dialect": "quartz"}}, {"schedule.cron"}),
+    "unknown dialect": ({"schedule": CRON | {"cron_dialect": "spring"}}, {"schedule.cron_dialect"}),
+    "dialect of an interval": ({"schedule": EVERY | {"cron_dialect": "unix"}}, {"schedule.cron_dialect"}),
     "past run_at": ({"schedule": ONCE | {"run_at": "2020-01-01T00:00:00Z"}}, {"schedule.run_at"}),
     "run_at without an offset": ({"schedule": ONCE | {"run_at": "2090-01-01T00:00:00"}}, {"schedule.run_at"}),
     "run_at on a day that is none": (
