@@ -1,7 +1,8 @@
 """Dispatch: who goes next, decided and queued in one transaction under the tenants' locks (DESIGN §8)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from jobs.core.states import SKIP_REASONS
@@ -9,6 +10,8 @@ from jobs.store import db
 from jobs.store.leases import Reign
 
 _SQL = db.queries("dispatch")
+#: Jobs at their own limit may hide the due work of others behind theirs: how often one dispatch looks past them.
+PICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +52,48 @@ def dispatch(*, reign: Reign, caps: Mapping[str, int | None], window: int, limit
         lanes = [lane for lane in lanes if lane.tenant_id in locked]
         if not lanes:
             return Dispatched(blocked=True)
-        picked = _SQL["pick"](
-            tenant_ids=[lane.tenant_id for lane in lanes],
-            job_types=[lane.job_type for lane in lanes],
-            priorities=[lane.priority for lane in lanes],
-            capped_types=list(caps),
-            type_caps=list(caps.values()),
-            window=window,
-            limit=limit,
-        )
-        chosen = {
-            verdict: [row.id for row in picked if row.verdict == verdict] for verdict in ("dispatch", "hold")
-        }
-        skips = {row.id: row.verdict for row in picked if row.verdict in SKIP_REASONS}
-        if chosen["hold"]:
-            _SQL["hold"](ids=chosen["hold"])
-        if skips:
-            _SQL["skip"](ids=list(skips), reasons=list(skips.values()))
-        rows = _SQL["dispatch"](ids=chosen["dispatch"]) if chosen["dispatch"] else []
-    order = {trigger_id: rank for rank, trigger_id in enumerate(chosen["dispatch"])}
-    queued = [Queued(row.id, row.fence, row.job_type) for row in sorted(rows, key=lambda row: order[row.id])]
-    return Dispatched(queued=queued, skipped=skips, blocked=len(queued) + len(skips) < limit)
+        queued: list[Queued] = []
+        skipped: dict[UUID, str] = {}
+        full_jobs: set[UUID] = set()
+        for _ in range(PICKS):
+            left = limit - len(queued) - len(skipped)
+            picked = _pick(lanes, caps, window=window, limit=left, full_jobs=full_jobs)
+            queued += _carry_out(picked, skipped)
+            waiting = {row.job_id for row in picked if row.verdict == "wait"}
+            if not waiting or len(queued) + len(skipped) >= limit:
+                break
+            full_jobs |= waiting
+    return Dispatched(queued=queued, skipped=skipped, blocked=len(queued) + len(skipped) < limit)
+
+
+def _pick(
+    lanes: Sequence[Any], caps: Mapping[str, int | None], *, window: int, limit: int, full_jobs: Set[UUID]
+) -> list[Any]:
+    return _SQL["pick"](
+        tenant_ids=[lane.tenant_id for lane in lanes],
+        job_types=[lane.job_type for lane in lanes],
+        priorities=[lane.priority for lane in lanes],
+        capped_types=list(caps),
+        type_caps=list(caps.values()),
+        full_jobs=list(full_jobs),
+        window=window,
+        limit=limit,
+    )
+
+
+def _carry_out(picked: Sequence[Any], skipped: dict[UUID, str]) -> list[Queued]:
+    """Hold, skip (noted in ``skipped``) and queue by the verdicts; returns what was queued, in the order picked."""
+    chosen = [row.id for row in picked if row.verdict == "dispatch"]
+    held = [row.id for row in picked if row.verdict == "hold"]
+    skips = {row.id: row.verdict for row in picked if row.verdict in SKIP_REASONS}
+    if held:
+        _SQL["hold"](ids=held)
+    if skips:
+        _SQL["skip"](ids=list(skips), reasons=list(skips.values()))
+        skipped.update(skips)
+    rows = _SQL["dispatch"](ids=chosen) if chosen else []
+    order = {trigger_id: rank for rank, trigger_id in enumerate(chosen)}
+    return [Queued(row.id, row.fence, row.job_type) for row in sorted(rows, key=lambda row: order[row.id])]
 
 
 def seconds_to_next_due() -> float | None:

@@ -34,8 +34,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- name: pick
 -- Choose who goes next (DESIGN §8) among the lanes of locked tenants, and judge each: dispatch, hold, wait, or skip
 -- with a reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type
--- whose window is full are never fetched from. Both shares count what is in flight already, so that they hold, and
--- nothing starves, when slots become free a few at a time.
+-- whose window is full are never fetched from, nor are the given jobs at their own limit. Both shares count what is in
+-- flight already, so that they hold, and nothing starves, when slots become free a few at a time.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing
 -- returns: id, job_id, job_type, verdict
 WITH lane AS MATERIALIZED (
@@ -76,7 +76,7 @@ WITH lane AS MATERIALIZED (
         FROM jobs_trigger t
         WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
           AND t.priority = open_lane.priority AND t.state IN ('pending', 'retrying') AND NOT t.held
-          AND t.due_at <= carillon_now()
+          AND t.due_at <= carillon_now() AND t.job_id <> ALL (%(full_jobs)s::uuid[])
         ORDER BY t.due_at
         LIMIT least(open_lane.tenant_room, open_lane.type_room, %(limit)s)) t
 ), of_tenant AS (
