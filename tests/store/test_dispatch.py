@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.models import Job, Trigger
+from jobs.models import Trigger
 from jobs.store import dispatch as store
 from jobs.store import execution
 from tenants.models import Tenant
@@ -15,7 +15,6 @@ from tests.factories import (
     HOUR,
     MINUTE,
     SECOND,
-    attempts,
     dispatch,
     make_job,
     make_tenant,
@@ -357,6 +356,44 @@ class TestNextDue:
         assert 25 < seconds <= 30
 
 
+class TestFullJobs:
+    """A job at its own limit waits; the others of its tenant, type and priority do not wait behind it."""
+
+    def test_do_not_hide_the_due_work_of_others(self) -> None:
+        tenant = make_tenant()
+        full = make_job(tenant, max_concurrent=1)
+        make_trigger(full, "running")
+        waiting = make_triggers(full, 30, scheduled_for=factories.now() - MINUTE)
+        due = make_trigger(make_job(tenant))
+        assert [item.id for item in dispatch(limit=10).queued] == [due.id]
+        assert set(states(waiting)) == {"pending"}
+
+    def test_do_not_take_the_last_free_slot(self) -> None:
+        tenant = make_tenant(max_in_flight=3)
+        full = [make_job(tenant, max_concurrent=1) for _ in range(2)]
+        for job in full:
+            make_trigger(job, "running")
+            make_triggers(job, 2, scheduled_for=factories.now() - MINUTE)
+        due = make_trigger(make_job(tenant))
+        assert [item.id for item in dispatch().queued] == [due.id]
+        assert dispatch().queued == []
+
+    def test_go_on_as_soon_as_they_may(self) -> None:
+        job = make_job(max_concurrent=2)
+        triggers = make_triggers(job, 5)
+        assert [item.id for item in dispatch(limit=4).queued] == [trigger.id for trigger in triggers[:2]]
+        Trigger.objects.filter(id=triggers[0].id).update(state="succeeded")
+        assert [item.id for item in dispatch(limit=4).queued] == [triggers[2].id]
+
+    def test_count_towards_the_limit_of_one_dispatch(self) -> None:
+        tenant = make_tenant()
+        full = make_job(tenant, max_concurrent=1)
+        make_triggers(full, 3, scheduled_for=factories.now() - MINUTE)
+        make_triggers(make_job(tenant), 9)
+        result = dispatch(limit=5)
+        assert (len(result.queued), result.blocked) == (5, False)
+
+
 class TestBlocked:
     def test_is_said_while_due_work_may_not_start(self) -> None:
         job = make_job(max_concurrent=1)
@@ -368,11 +405,9 @@ class TestBlocked:
         assert dispatch() == store.Dispatched()
 
 
-class TestClaimOfADispatchedTrigger:
-    def test_works_under_the_version_it_was_dispatched_for(self) -> None:
+class TestVersion:
+    def test_is_the_jobs_present_one_from_dispatch_on(self) -> None:
         trigger = make_trigger(make_job(version=2), job_version=1)
         dispatch()
         trigger.refresh_from_db()
         assert len(factories.claim(trigger)) == 1
-        assert len(attempts(trigger)) == 1
-        Job.objects.filter(id=trigger.job_id).update(version=3)

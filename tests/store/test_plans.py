@@ -77,6 +77,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "priorities": [2] * len(s.tenant_ids),
         "capped_types": ["noop", "webhook"],
         "type_caps": [None, 5],
+        "full_jobs": s.job_ids[:3],
         "window": 4000,
         "limit": 1000,
     },
