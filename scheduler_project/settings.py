@@ -120,6 +120,16 @@ UNFOLD = {
     "SITE_HEADER": "Carillon",
     "SITE_SUBHEADER": "Operators' console",
     "SITE_SYMBOL": "notifications_active",
+    # A bell, without a file of our own to serve.
+    "SITE_FAVICONS": [
+        {
+            "rel": "icon",
+            "type": "image/svg+xml",
+            "href": "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%239333ea'"
+            "%3E%3Cpath d='M12 2a2 2 0 0 0-2 2 6 6 0 0 0-4 6v6l-2 2v1h16v-1l-2-2v-6a6 6 0 0 0-4-6 2 2 0 0 0-2-2z"
+            "m-2 18a2 2 0 0 0 4 0z'/%3E%3C/svg%3E",
+        }
+    ],
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "jobs.admin.dashboard.dashboard",
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},

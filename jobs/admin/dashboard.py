@@ -25,7 +25,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's ``DASHBOARD_CALLBACK``: adds what ``templates/admin/index.html`` shows."""
     now = database_now()
     user: Any = request.user
-    context |= {"now": instant_cell(now), "flower_url": flower_url()}
+    context |= {"title": "Overview", "now": instant_cell(now), "flower_url": flower_url()}
     if user.has_perm("jobs.view_lease"):
         context["reigns"] = reigns(now)
     if user.has_perm("jobs.view_trigger"):

@@ -5,10 +5,11 @@ be edited and is shown as the API shows it.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import DateTimeField, Func, Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse
@@ -22,7 +23,7 @@ from jobs.admin.job_form import COMMON_INPUTS, OWN_INPUTS, JobForm
 from jobs.admin.shared.cells import duration_cell, instant_cell, json_cell, state_label, trigger_link
 from jobs.admin.shared.lists import UncountedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
-from jobs.core.errors import InvalidInput, ScheduleError
+from jobs.core.errors import ScheduleError
 from jobs.core.policies import Priority
 from jobs.core.schedule import LATEST, fire_times
 from jobs.core.states import JobStatus
@@ -62,7 +63,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
         "job_type",
         "shown_schedule",
         "shown_priority",
-        "next_fire",
+        "next_firing",
     )
     list_filter = (
         ("status", ChoicesDropdownFilter),
@@ -75,6 +76,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     search_fields = ("id",)
     search_help_text = "Exact id, or how the name begins"
     fetched = ("tenant",)
+    compressed_fields = False
     actions_detail = ("run_now", "pause", "resume", "cancel", "delete_for_good")
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
@@ -115,6 +117,14 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
 
     def save_model(self, request: HttpRequest, obj: Job, form: Any, change: bool) -> None:
         """Nothing: the form has written it."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        """Each with the database's clock as ``now``, from which its next firing is shown."""
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(now=Func(function="carillon_now", output_field=DateTimeField()))
+        )
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         ended = isinstance(obj, Job) and (
@@ -194,9 +204,10 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     def shown_priority(self, job: Job) -> str:
         return Priority(job.priority).label
 
-    @admin.display(description="next firing to plan")
-    def next_fire(self, job: Job) -> str:
-        return instant_cell(job.next_fire_at if job.status == JobStatus.ACTIVE else None)
+    @admin.display(description="next firing")
+    def next_firing(self, job: Job) -> str:
+        instants, _ = next_instants(job, now=job.now, limit=1)  # type: ignore[attr-defined]
+        return instant_cell(instants[0] if instants else None)
 
     @admin.display(description="definition")
     def shown_definition(self, job: Job) -> str:
@@ -213,41 +224,40 @@ def schedule_text(job: Job) -> str:
 
 
 def overview(job: Job) -> dict[str, Any]:
-    """What a job's page says above its form: status, the next firings in UTC and the zone, the latest triggers."""
-    recent = Trigger.objects.filter(job_id=job.id).order_by("-scheduled_for")[:MOST_SHOWN]
-    firings, problem = next_firings(job)
+    """What a job's page says above its form: status, the latest firings, the next ones in UTC and the zone."""
+    now = database_now()
+    recent = Trigger.objects.filter(job_id=job.id, scheduled_for__lte=now).order_by("-scheduled_for")
+    instants, problem = next_instants(job, now=now, limit=MOST_SHOWN)
+    zone = UTC if problem else load_zone(job.timezone)
     return {
         "status": state_label("deleted" if job.deleted_at else job.status, job.status_reason),
         "tenant": job.tenant.slug,
         "schedule": schedule_text(job),
         "zone": job.timezone,
-        "firings": firings,
+        "firings": [{"utc": instant_cell(at), "local": instant_cell(at, zone=zone)} for at in instants],
         "problem": problem,
         "jitter": duration_cell(job.jitter) if job.jitter else "",
-        "recent": [
-            {
-                "link": trigger_link(trigger.id, instant_cell(trigger.scheduled_for)),
-                "state": state_label(trigger.state, trigger.reason),
-                "attempts": trigger.attempt_count,
-                "worker": trigger.worker,
-                "duration": duration_cell(
-                    trigger.finished_at and trigger.started_at and trigger.finished_at - trigger.started_at
-                ),
-            }
-            for trigger in recent
-        ],
+        "recent": [_recent(trigger) for trigger in recent[:MOST_SHOWN]],
         "all_triggers_url": f"{reverse('admin:jobs_trigger_changelist')}?q={job.id}",
     }
 
 
-def next_firings(job: Job) -> tuple[list[dict[str, str]], str]:
-    """The instants at which an active job fires next, and why there are none."""
+def _recent(trigger: Trigger) -> dict[str, Any]:
+    took = trigger.finished_at and trigger.started_at and trigger.finished_at - trigger.started_at
+    return {
+        "link": trigger_link(trigger.id, instant_cell(trigger.scheduled_for)),
+        "state": state_label(trigger.state, trigger.reason),
+        "attempts": trigger.attempt_count,
+        "duration": duration_cell(took),
+    }
+
+
+def next_instants(job: Job, *, now: datetime, limit: int) -> tuple[list[datetime], str]:
+    """The instants at which a job fires next, and why there are none."""
     if job.deleted_at is not None or job.status != JobStatus.ACTIVE:
         return [], f"None while it is {'deleted' if job.deleted_at else job.status}."
     try:
-        schedule, zone = definitions.schedule_of(job), load_zone(job.timezone)
-        instants = fire_times(schedule, after=database_now(), until=LATEST, limit=MOST_SHOWN)
-    except (InvalidInput, ScheduleError) as error:
+        instants = fire_times(definitions.schedule_of(job), after=now, until=LATEST, limit=limit)
+    except ScheduleError as error:
         return [], str(error)
-    shown = [{"utc": instant_cell(at), "local": instant_cell(at, zone=zone)} for at in instants]
-    return shown, "" if shown else "None: the schedule names no further time."
+    return instants, "" if instants else "None: the schedule names no further time."

@@ -19,6 +19,7 @@ from django.urls import reverse
 from django_celery_results.models import TaskResult
 
 from jobs.admin import dead_letter
+from jobs.admin.job_form import JobForm
 from jobs.admin.shared.lists import first_id_since
 from jobs.models import Job, Lease, Trigger
 from tenants.actions import authenticate, create_api_key, create_tenant
@@ -371,6 +372,19 @@ class TestJobForm:
         assert (job.schedule_type, job.cron_expression, job.interval) == ("cron", "5 4 * * *", None)
         assert job.version == 2
         assert job.name == "close-books"
+
+    def test_an_edit_leaves_alone_what_has_no_input(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = factories.make_job(world.tenant, max_concurrent=3, jitter=timedelta(seconds=9))
+        for name in ("max_concurrent", "schedule_jitter_seconds"):
+            monkeypatch.delitem(JobForm.base_fields, name)
+        form = JobForm(instance=job)
+        sent = {name: form[name].value() for name in form.fields}
+        sent = {name: value for name, value in sent.items() if value is not None} | {"priority": "low"}
+        assert JobForm(sent, instance=job).is_valid()
+        job.refresh_from_db()
+        assert (job.max_concurrent, job.jitter, job.priority) == (3, timedelta(seconds=9), 3)
 
     def test_an_edit_that_was_overtaken_is_refused(self, world: World, operator: Client) -> None:
         response = self.change(operator, world.job, version="99", name="other")

@@ -1,0 +1,34 @@
+"""A headless Chromium for tests and screenshots: Debian's, or whatever is on the PATH; nothing is downloaded."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+WIDTH, HEIGHT = 1400, 900
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+
+@contextmanager
+def chromium() -> Iterator[webdriver.Chrome]:
+    """A window of 1400 x 900. Needs ``BROWSER`` and ``DRIVER``."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER or ""
+    for argument in (
+        "headless=new",
+        "no-sandbox",
+        "disable-dev-shm-usage",
+        "hide-scrollbars",
+        "no-proxy-server",
+    ):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        driver.set_window_size(WIDTH, HEIGHT)
+        yield driver
+    finally:
+        driver.quit()

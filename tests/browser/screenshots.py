@@ -1,0 +1,81 @@
+"""Takes the pictures in ``docs/images`` from a running demo::
+
+    make demo                      # prints the address and the password
+    python -m tests.browser.screenshots http://127.0.0.1:8000 PASSWORD
+
+Looks for a trigger of a flaky job that needed more than one attempt, so let the demo run for a minute first.
+"""
+
+import argparse
+from pathlib import Path
+
+from PIL import Image
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.browser.chromium import HEIGHT, WIDTH, chromium
+
+IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
+#: Fits the pictures into the repository; the console has few colours.
+COLOURS = 128
+MOST_HEIGHT = 2000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("url", help="of the web server, without a path")
+    parser.add_argument("password", help="of the user admin")
+    parser.add_argument("--job", default="flaky-partner", help="whose page and retried trigger are shown")
+    options = parser.parse_args()
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with chromium() as driver:
+        log_in(driver, options.url, options.password)
+        take(driver, "dashboard")
+        driver.get(f"{options.url}/admin/jobs/job/")
+        take(driver, "jobs")
+        driver.find_element(By.LINK_TEXT, options.job).click()
+        take(driver, "job")
+        driver.find_element(
+            By.XPATH,
+            "//table[@id='recent-triggers']//tr[contains(., '2 attempts') or contains(., '3 attempts')]//a",
+        ).click()
+        take(driver, "trigger")
+        driver.get(f"{options.url}/admin/jobs/trigger/dead-letters/")
+        take(driver, "dead-letters")
+
+
+def log_in(driver: Chrome, url: str, password: str) -> None:
+    driver.get(f"{url}/admin/login/?next=/admin/")
+    driver.find_element(By.NAME, "username").send_keys("admin")
+    driver.find_element(By.NAME, "password").send_keys(password)
+    driver.find_element(By.CSS_SELECTOR, "form [type=submit]").click()
+    WebDriverWait(driver, 10).until(lambda d: d.current_url == f"{url}/admin/")
+
+
+def take(driver: Chrome, name: str) -> None:
+    """Keep what the page shows, in its whole length, as ``docs/images/<name>.png``."""
+    WebDriverWait(driver, 10).until(
+        lambda d: d.execute_script(
+            "return document.readyState === 'complete' && document.fonts.status === 'loaded'"
+        )
+    )
+    length = driver.execute_script(
+        "return Math.max(...[document.documentElement, ...document.querySelectorAll('*')]"
+        ".map(e => e.scrollHeight).filter(h => h < 4000))"
+    )
+    size = {
+        "width": WIDTH,
+        "height": max(HEIGHT, min(length, MOST_HEIGHT)),
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    path = IMAGES / f"{name}.png"
+    driver.save_screenshot(str(path))
+    Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The console in a real browser: its pages render, its scripts run without an error, its dialogs write."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from jobs.models import Attempt, Job
+from tests import factories
+from tests.browser.chromium import BROWSER, DRIVER, chromium
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    with chromium() as driver:
+        yield driver
+
+
+@pytest.fixture
+def operator(browser: Chrome, live_server) -> Iterator[Chrome]:
+    """A browser logged in as a superuser, on the dashboard; what it logs must be free of errors."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    browser.get(live_server.url + "/admin/login/")
+    browser.add_cookie(
+        {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value}
+    )
+    browser.get(live_server.url + "/admin/")
+    yield browser
+    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    Attempt.objects.all().delete()  # not managed by Django, so not flushed by it either
+    assert errors == []
+
+
+def click(browser: Chrome, text: str) -> None:
+    """Follow the link that says ``text``, beside an icon or not."""
+    browser.find_element(By.XPATH, f"//a[contains(normalize-space(.), '{text}')]").click()
+
+
+class TestConsole:
+    def test_leads_from_the_job_list_to_a_triggers_attempts(self, operator: Chrome) -> None:
+        job = factories.make_job(name="close-books")
+        trigger = factories.make_trigger(job, "dead", attempt_count=2)
+        for number in (1, 2):
+            factories.make_attempt(trigger, "failed", number=number, http_status=503)
+        click(operator, "Jobs")
+        click(operator, "close-books")
+        operator.find_element(By.CSS_SELECTOR, "#recent-triggers a").click()
+        rows = operator.find_elements(By.CSS_SELECTOR, "#attempts tbody tr")
+        assert [row.text.split()[0] for row in rows] == ["2", "1"]
+        assert "503" in rows[0].text
+
+    def test_a_button_asks_before_it_writes(self, operator: Chrome, live_server) -> None:
+        job = factories.make_job(name="close-books")
+        operator.get(live_server.url + reverse("admin:jobs_job_change", args=[job.id]))
+        click(operator, "Pause")
+        confirm = (By.CSS_SELECTOR, "#dialog button[type=submit]")
+        WebDriverWait(operator, 10).until(
+            lambda d: d.find_elements(*confirm) and d.find_element(*confirm).is_displayed()
+        )
+        assert Job.objects.get().status == "active"
+        operator.find_element(*confirm).click()
+        WebDriverWait(operator, 10).until(lambda d: "Paused." in d.page_source)
+        assert Job.objects.get().status == "paused"
+
+    def test_the_form_shows_the_inputs_of_the_chosen_schedule_alone(
+        self, operator: Chrome, live_server
+    ) -> None:
+        operator.get(live_server.url + reverse("admin:jobs_job_add"))
+        cron, every = (
+            operator.find_element(By.NAME, f"schedule_{name}") for name in ("cron", "every_seconds")
+        )
+        WebDriverWait(operator, 10).until(lambda d: cron.is_displayed() and not every.is_displayed())
+        operator.find_element(By.CSS_SELECTOR, "[name=schedule_type] [value=interval]").click()
+        WebDriverWait(operator, 10).until(lambda d: every.is_displayed() and not cron.is_displayed())
