@@ -14,16 +14,11 @@ from urllib.parse import quote
 
 import pytest
 from django.db import connection
-from django_celery_results.models import TaskResult
 
-from jobs.engine import worker
 from jobs.engine.worker import batch
 from jobs.handlers import Context, Permanent, Response, RetryAfter
 from jobs.models import Job, Trigger
 from jobs.store import lifecycle
-from jobs.store.execution import Grip
-from jobs.tasks import parse_items
-from scheduler_project.celery import app
 from tests import factories
 from tests.engine.conftest import Perform, queued
 from tests.factories import attempts, row, state_of, wait_until
@@ -312,7 +307,6 @@ STUCK = """
 import json, signal, sys, time
 import django; django.setup()
 from uuid import UUID
-from jobs.engine import worker
 from jobs.engine.worker import keeper
 from jobs.handlers import job_type
 from jobs.store.execution import Grip
@@ -357,83 +351,3 @@ class TestStuckHandler:
         others = [ended(triggers[0]), ended(triggers[2])]
         assert set(others) <= {("succeeded", "succeeded", ""), ("retrying", "lost", "batch_abandoned")}
         assert row(triggers[1])["lease_expires_at"] is None
-
-
-class TestParseItems:
-    def test_reads_what_the_publisher_sends(self) -> None:
-        one, two = factories.new_id(), factories.new_id()
-        assert parse_items([[str(one), 1], (str(two), 7)]) == [Grip(one, 1), Grip(two, 7)]
-
-    @pytest.mark.parametrize(
-        "items",
-        [
-            None,
-            7,
-            "text",
-            "ab",
-            {},
-            {"a": 1, "b": 2},
-            [],
-            [[]],
-            [None, 1, "x", [1], [1, 2], ["not-a-uuid", 1], [None, None]],
-            [["0" * 32, "one"], ["0" * 32, None], ["0" * 32, [1]], ["0" * 32, float("nan")]],
-            [["0" * 32, 1, 2]],
-        ],
-        ids=repr,
-    )
-    def test_drops_what_is_no_trigger(self, items: Any) -> None:
-        assert parse_items(items) == []
-
-    def test_keeps_the_good_items_of_a_bad_message(self) -> None:
-        trigger_id = factories.new_id()
-        assert parse_items(["x", [str(trigger_id), 1], None]) == [Grip(trigger_id, 1)]
-
-
-class TestTaskResult:
-    """A Celery task traced in this process, with the real result backend."""
-
-    @staticmethod
-    def deliver(trigger: Trigger, task_id: str) -> None:
-        from celery.app.trace import build_tracer
-
-        task = app.tasks[f"jobs.{trigger.job_type}"]
-        tracer = build_tracer(task.name, task, app=app)
-        request = {
-            "id": task_id,
-            "task": task.name,
-            "hostname": "w1@test",
-            "argsrepr": "(1 triggers,)",
-            "is_eager": False,
-        }
-        tracer(task_id, ([[str(trigger.id), trigger.fence]],), {}, request)
-
-    def test_is_a_summary_under_the_id_the_attempt_records(self, perform: Perform) -> None:
-        trigger = queued("noop")
-        self.deliver(trigger, "11111111-1111-4111-8111-111111111111")
-        [kept] = TaskResult.objects.all()
-        assert (json.loads(kept.result), kept.status, kept.task_name) == (
-            {"succeeded": 1},
-            "SUCCESS",
-            "jobs.noop",
-        )
-        assert attempts(trigger)[0].celery_task_id == kept.task_id
-        assert app.backend.get_result(kept.task_id) == {"succeeded": 1}
-
-    def test_is_neither_overwritten_nor_joined_by_a_stale_copy(self, perform: Perform) -> None:
-        trigger = queued("noop")
-        for task_id in ("a", "a", "b"):
-            self.deliver(trigger, task_id)
-        [kept] = TaskResult.objects.all()
-        assert (kept.task_id, json.loads(kept.result)) == ("a", {"succeeded": 1})
-
-    def test_says_when_the_body_itself_failed(
-        self, perform: Perform, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def broken(**_: Any) -> None:
-            raise RuntimeError("no\0way")
-
-        monkeypatch.setattr(worker, "perform", broken)
-        self.deliver(queued("noop"), "a")
-        kept = TaskResult.objects.get()
-        assert kept.status == "FAILURE"
-        assert "\0" not in (kept.traceback or "")
