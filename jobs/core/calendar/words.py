@@ -12,7 +12,9 @@ from cron_descriptor import ExpressionDescriptor, Options
 
 from jobs.core.schedule import Schedule, ScheduleType, expression_of
 
-_OPTIONS = Options(locale_code="en_US", use_24hour_time_format=True)
+_OPTIONS = Options()
+_OPTIONS.locale_code = "en_US"
+_OPTIONS.use_24hour_time_format = True
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _PLACES = {"1": "first", "2": "second", "3": "third", "4": "fourth", "5": "fifth", "l": "last"}
 _UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -40,38 +42,38 @@ def describe(schedule: Schedule) -> str:
 
 def _cron_in_words(lists: Sequence[str]) -> str:
     seconds, minutes, hours, days, months, weekdays = lists
-    own_day = _special_days(days, weekdays)
-    if own_day:
+    own_days = _days_in_words(days, weekdays)
+    if own_days:
         days, weekdays = "*", "*"
-    fields = [
-        *(_plainest(each, size) for each, size in zip((seconds, minutes, hours), _DIVISIBLE, strict=True)),
-        _plainest(days),
-        _plainest(months),
-        _plainest(weekdays),
-    ]
-    # The library reads "0" seconds as none, and six fields as seconds first.
-    words = ExpressionDescriptor(" ".join(fields), _OPTIONS).get_description()
-    return f"{words}, {own_day}" if own_day else words
+    times = (_plainest(each, size) for each, size in zip((seconds, minutes, hours), _DIVISIBLE, strict=True))
+    fields = [*times, _plainest(days), _plainest(months), _plainest(weekdays)]
+    words = str(ExpressionDescriptor(" ".join(fields), _OPTIONS).get_description())
+    return f"{words}, on {own_days}" if own_days else words
 
 
-def _special_days(days: str, weekdays: str) -> str:
-    """Days named by ``L`` or ``#``, and ordinary ones beside them; empty when there are none."""
-    if not set("l#") & set(days + weekdays):
+def _days_in_words(days: str, weekdays: str) -> str:
+    """Days named by ``L`` or ``#``, or by both fields; empty when there are none and the library's words will do."""
+    if not set("l#") & set(days + weekdays) and "*" in (days, weekdays):
         return ""
     named = []
     numbers = [term for term in days.split(",") if term.isdigit()]
     if numbers:
-        named.append(f"day {_joined(numbers)}")
-    if "l" in days.split(","):
+        named.append(f"day {_joined(numbers)} of the month")
+    if "l" in days:
         named.append("the last day of the month")
-    for term in weekdays.split(",") if weekdays != "*" else ():
-        if term.isdigit():
-            named.append(f"every {_WEEKDAYS[int(term)]}")
-        else:
-            day, place = (term[1], "l") if term[0] == "l" else term.split("#")
-            named.append(f"the {_PLACES[place]} {_WEEKDAYS[int(day)]}")
-    suffix = " of the month" if weekdays != "*" and "last day" not in " ".join(named) else ""
-    return f"on {_joined(named)}{suffix}"
+    ordinary = [term for term in weekdays.split(",") if term.isdigit()]
+    if ordinary:
+        named.append(f"every {_joined([_WEEKDAYS[int(term)] for term in ordinary])}")
+    special = [term for term in weekdays.split(",") if set("l#") & set(term)]
+    if special:
+        named.append(f"the {_joined([_special_weekday(term) for term in special])} of the month")
+    return _joined(named)
+
+
+def _special_weekday(term: str) -> str:
+    """``l5`` or ``5#2``."""
+    day, place = (term[1], "l") if term.startswith("l") else term.split("#")
+    return f"{_PLACES[place]} {_WEEKDAYS[int(day)]}"
 
 
 def _plainest(expanded: str, size: int | None = None) -> str:
