@@ -67,8 +67,8 @@ def _add_jobs(
         SELECT (lpad(to_hex(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0')
                    || '7' || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid,
                (SELECT id FROM tenants_tenant WHERE slug = 'bench'), gen_random_uuid()::text, 'noop', '{}',
-               %(kind)s::text, '',
-               'UTC', %(every)s::interval, CASE WHEN %(kind)s::text = 'once' THEN %(first)s::timestamptz + i * %(step)s::interval END,
+               %(kind)s::text, '', 'UTC', %(every)s::interval,
+               CASE WHEN %(kind)s::text = 'once' THEN %(first)s::timestamptz + i * %(step)s::interval END,
                'vixie', '0', 2, '60 s', 'at_least_once', '{}', 'skip', 1, '', 'fire_all', '1 h', '1 h', 100, 'active',
                '', 1, i %% 256, %(first)s::timestamptz + i * %(step)s::interval,
                %(first)s::timestamptz - coalesce(%(every)s::interval, '0'), now()
@@ -84,15 +84,16 @@ def materialized(stage: Stage) -> bool:
 
 
 def drain(stage: Stage, count: int, *, what: str, timeout_seconds: float = 300) -> None:
-    """Wait until everything materialized and finished; raises ``BenchError`` unless ``count`` more succeeded."""
+    """Wait until everything materialized and finished; raises ``BenchError`` unless ``count`` have succeeded in all."""
     stage.must(
         what,
-        lambda: materialized(stage) and not stage.value(_UNFINISHED) and _succeeded(stage) >= count,
+        lambda: materialized(stage) and not stage.value(_UNFINISHED) and succeeded(stage) >= count,
         timeout_seconds=timeout_seconds,
     )
 
 
-def _succeeded(stage: Stage) -> int:
+def succeeded(stage: Stage) -> int:
+    """How many triggers have succeeded so far."""
     return int(stage.value("SELECT count(*) FROM jobs_trigger WHERE state = 'succeeded'"))
 
 
