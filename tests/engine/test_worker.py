@@ -307,6 +307,7 @@ STUCK = """
 import json, signal, sys, time
 import django; django.setup()
 from uuid import UUID
+from jobs.engine import worker
 from jobs.engine.worker import keeper
 from jobs.handlers import job_type
 from jobs.store.execution import Grip
