@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
-from jobs.admin.shared.cells import flower_url, instant_cell
+from jobs.admin.shared.cells import flower_url, instant_text
 from jobs.admin.shared.lists import first_id_since
 from jobs.core.states import TriggerState
 from jobs.models import Lease, Trigger
@@ -25,7 +25,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's ``DASHBOARD_CALLBACK``: adds what ``templates/admin/index.html`` shows."""
     now = database_now()
     user: Any = request.user
-    context |= {"title": "Overview", "now": instant_cell(now), "flower_url": flower_url()}
+    context |= {"title": "Overview", "now": instant_text(now), "flower_url": flower_url()}
     if user.has_perm("jobs.view_lease"):
         context["reigns"] = reigns(now)
     if user.has_perm("jobs.view_trigger"):
@@ -46,7 +46,7 @@ def reigns(now: Any) -> list[dict[str, Any]]:
             "holder": lease.holder if lease.expires_at > now else "nobody",
             "leads": lease.expires_at > now,
             "term": lease.term,
-            "expires": instant_cell(lease.expires_at),
+            "expires": instant_text(lease.expires_at),
         }
         for lease in Lease.objects.order_by("name")[:20]
     ]

@@ -71,6 +71,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
     actions = ("replay_selected",)
+    list_before_template = "admin/jobs/trigger/dead_letters.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
         return super().get_queryset(request).filter(state=TriggerState.DEAD)

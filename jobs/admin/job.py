@@ -20,7 +20,14 @@ from jobs.actions import definition as definitions
 from jobs.actions import jobs as actions
 from jobs.admin.dead_letter import JobTypeFilter
 from jobs.admin.job_form import COMMON_INPUTS, OWN_INPUTS, JobForm
-from jobs.admin.shared.cells import duration_cell, instant_cell, json_cell, state_label, trigger_link
+from jobs.admin.shared.cells import (
+    duration_cell,
+    instant_cell,
+    instant_text,
+    json_cell,
+    state_label,
+    trigger_link,
+)
 from jobs.admin.shared.lists import UncountedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.errors import ScheduleError
@@ -76,7 +83,6 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     search_fields = ("id",)
     search_help_text = "Exact id, or how the name begins"
     fetched = ("tenant",)
-    compressed_fields = False
     actions_detail = ("run_now", "pause", "resume", "cancel", "delete_for_good")
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
@@ -220,7 +226,7 @@ def schedule_text(job: Job) -> str:
         return f"{job.cron_expression} {job.timezone}"
     if job.schedule_type == "interval":
         return f"every {duration_cell(job.interval)}"
-    return f"once {instant_cell(job.run_at)}" if job.schedule_type == "once" else str(job.schedule_type)
+    return f"once {instant_text(job.run_at)}" if job.schedule_type == "once" else str(job.schedule_type)
 
 
 def overview(job: Job) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from jobs.actions import definition as definitions
 from jobs.actions.jobs import create_job, update_job
 from jobs.core.errors import CarillonError, Conflict, InvalidInput
 from jobs.core.json_rules import loads_strict
-from jobs.core.policies import DstPolicy, Priority
+from jobs.core.policies import CronDialect, DstPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.handlers import registry
 from jobs.models import Job
@@ -29,7 +29,7 @@ from tenants.models import Tenant
 
 #: Inputs shown for one type of schedule alone; what is hidden is not sent.
 OWN_INPUTS = {
-    "cron": ("cron", "timezone", "dst_policy"),
+    "cron": ("cron", "cron_dialect", "timezone", "dst_policy"),
     "interval": ("every_seconds",),
     "once": ("run_at",),
     "immediate": (),
@@ -91,6 +91,9 @@ class JobForm(forms.ModelForm):
     payload = JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
     schedule_type = _choice(ScheduleType, required=True, label="Schedule")
     schedule_cron = _text(label="Cron", placeholder="0 2 * * *", help_text="Five fields, or a macro.")
+    schedule_cron_dialect = _choice(
+        CronDialect, label="Dialect", help_text="quartz: six fields, seconds first, 1 = Sunday."
+    )
     schedule_timezone = _text(label="Time zone", placeholder="UTC", help_text="IANA name.")
     schedule_dst_policy = _choice(DstPolicy, label="Where clocks change")
     schedule_every_seconds = _number(label="Every (seconds)")

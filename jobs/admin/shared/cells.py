@@ -43,6 +43,11 @@ def state_label(state: str, reason: str = "") -> SafeString:
 
 
 def instant_cell(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
+    """``instant_text`` on one line of a table."""
+    return format_html('<span class="whitespace-nowrap">{}</span>', instant_text(instant, zone=zone))
+
+
+def instant_text(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
     """``2030-01-31 02:00:00.000 UTC``; the zone is named by its abbreviation or offset."""
     if instant is None:
         return NOTHING

@@ -78,6 +78,7 @@ class UncountedAdmin(ModelAdmin):
     show_facets = ShowFacets.NEVER
     list_per_page = 50
     list_filter_submit = True
+    compressed_fields = False
     ordering: tuple[str, ...] = ("-id",)
     sortable_by = ()
     fetched: tuple[str, ...] = ()
