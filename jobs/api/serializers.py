@@ -10,7 +10,7 @@ from rest_framework import serializers
 from jobs.actions.definition import ACCEPTED
 from jobs.actions.schedules import seconds
 from jobs.core.backoff import Backoff, Jitter
-from jobs.core.policies import DstPolicy, Priority
+from jobs.core.policies import CronDialect, DstPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
 from jobs.models import Attempt, Trigger
@@ -29,6 +29,9 @@ def _words(values: Any, **options: Any) -> serializers.ChoiceField:
 class ScheduleSerializer(Shape):
     type = _words(ScheduleType)
     cron = serializers.CharField(required=False, max_length=100, help_text="cron: five fields, or a macro")
+    cron_dialect = _words(
+        CronDialect, required=False, help_text="cron: quartz has six fields, seconds first, 1 = Sunday"
+    )
     timezone = serializers.CharField(
         required=False, max_length=64, help_text="cron: IANA name; UTC by default"
     )
@@ -80,6 +83,12 @@ class ChangesSerializer(DefinitionSerializer):
     schedule = ScheduleSerializer(required=False)
 
 
+class ClockChangeSerializer(Shape):
+    at = serializers.DateTimeField(help_text="When it fires, or would have.")
+    local = serializers.DateTimeField(help_text="The same instant in the schedule's time zone.")
+    note = serializers.CharField()
+
+
 class JobSerializer(DefinitionSerializer):
     """A job as it is read; rendered by ``jobs.actions.definition.representation``."""
 
@@ -93,6 +102,10 @@ class JobSerializer(DefinitionSerializer):
     version = serializers.IntegerField()
     next_fire_at = serializers.DateTimeField(
         allow_null=True, help_text="The next firing that is not among the triggers yet."
+    )
+    clock_change = ClockChangeSerializer(
+        allow_null=True,
+        help_text="The next firing that a change of clocks moves, doubles or prevents, within 30 days.",
     )
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
@@ -200,10 +213,13 @@ class PreviewRequestSerializer(Shape):
 class FiringSerializer(Shape):
     at = serializers.DateTimeField()
     local = serializers.DateTimeField(help_text="The same instant in the schedule's time zone.")
-    note = serializers.CharField(allow_null=True)
+    wall = serializers.CharField(help_text="The wall-clock time the schedule named, without an offset.")
+    note = serializers.CharField(allow_null=True, help_text="What a change of clocks has to do with it.")
 
 
 class PreviewSerializer(Shape):
+    description = serializers.CharField(help_text="The schedule in words.")
+    tzdata = serializers.CharField(help_text="The release of the time zone database in use, such as 2026a.")
     firings = FiringSerializer(many=True)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from jobs.actions import jobs as actions
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import EditedMeanwhile, find_job
 from jobs.api.filters import JobFilter, JobTriggerFilter
+from jobs.api.firings import clock_change
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
 from jobs.api.schema import ETAG, IF_MATCH, endpoint
@@ -28,6 +30,7 @@ from jobs.api.serializers import (
 )
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Job, Trigger
+from jobs.store.history import database_now
 
 
 def answer(job: Job, status: int = 200) -> Response:
@@ -35,7 +38,11 @@ def answer(job: Job, status: int = 200) -> Response:
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = reverse("job", args=[job.id])
-    return Response(definition.representation(job), status=status, headers=headers)
+    return Response(_shown(job, now=database_now()), status=status, headers=headers)
+
+
+def _shown(job: Job, *, now: datetime) -> dict[str, Any]:
+    return {**definition.representation(job), "clock_change": clock_change(job, now=now)}
 
 
 def expected_version(request: Request) -> int | None:
@@ -59,6 +66,7 @@ class JobsView(Endpoint):
 
     @endpoint("List jobs, newest first", responses={200: JobSerializer(many=True)}, operation_id="jobs_list")
     def get(self, request: Request) -> Response:
+        self.now = database_now()
         return self.page_of(Job.objects.filter(tenant=self.tenant, deleted_at=None))
 
     @endpoint(
@@ -73,7 +81,7 @@ class JobsView(Endpoint):
         return answer(actions.create_job(tenant=self.tenant, definition=request.data), 201)
 
     def present(self, row: Any) -> Any:
-        return definition.representation(row)
+        return _shown(row, now=self.now)
 
 
 class JobView(Endpoint):

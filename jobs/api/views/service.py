@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from jobs.actions import schedules
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job
-from jobs.actions.schedules import instant_text, seconds
+from jobs.actions.schedules import seconds
+from jobs.api.firings import preview
 from jobs.api.schema import endpoint
 from jobs.api.serializers import (
     JobTypesSerializer,
@@ -22,9 +23,8 @@ from jobs.api.serializers import (
 )
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
-from jobs.core.schedule import EARLIEST, LATEST, Schedule, fire_times
+from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import IN_FLIGHT
-from jobs.core.timezones import load_zone
 from jobs.handlers import JobType, registry
 from jobs.models import Job, Trigger
 from jobs.store import history
@@ -81,7 +81,7 @@ class JobPreviewView(Endpoint):
         job = find_job(tenant=self.tenant, job_id=job_id)
         if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST_FIRINGS:
             raise InvalidInput({"count": f"Must be a whole number from 1 to {_MOST_FIRINGS}."})
-        return _preview(schedule_of(job), after=history.database_now(), count=int(given))
+        return Response(preview(schedule_of(job), after=history.database_now(), count=int(given)))
 
 
 class SchedulePreviewView(Endpoint):
@@ -103,16 +103,7 @@ class SchedulePreviewView(Endpoint):
         )
         fields.finish()
         assert parsed is not None
-        return _preview(parsed.schedule, after=after, count=count)
-
-
-def _preview(schedule: Schedule, *, after: datetime, count: int) -> Response:
-    zone = load_zone(schedule.timezone)
-    firings = fire_times(schedule, after=after, until=LATEST, limit=count)
-    shown = [
-        {"at": instant_text(at), "local": at.astimezone(zone).isoformat(), "note": None} for at in firings
-    ]
-    return Response({"firings": shown})
+        return Response(preview(parsed.schedule, after=after, count=count))
 
 
 def _present(job_type: JobType) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""Firings to come, as the API tells of them: previews, and the notice of a change of clocks on a job."""
+
+from datetime import datetime
+from typing import Any
+
+from jobs.actions.schedules import instant_text
+from jobs.core.calendar.notes import explained_fire_times
+from jobs.core.calendar.notices import next_clock_change_notice
+from jobs.core.calendar.words import describe
+from jobs.core.errors import ScheduleError
+from jobs.core.schedule import LATEST, Schedule
+from jobs.core.states import JobStatus
+from jobs.core.timezones import tzdata_version
+from jobs.models import Job
+from jobs.store.jobs import schedule_of
+
+
+def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any]:
+    """The next ``count`` firings after ``after``, explained. Raises ``ScheduleError`` as ``fire_times`` does."""
+    firings = explained_fire_times(schedule, after=after, until=LATEST, limit=count)
+    return {
+        "description": describe(schedule),
+        "tzdata": tzdata_version(),
+        "firings": [
+            {
+                "at": instant_text(firing.at),
+                "local": firing.local.isoformat(),
+                "wall": firing.wall.isoformat(),
+                "note": firing.note,
+            }
+            for firing in firings
+        ],
+    }
+
+
+def clock_change(job: Job, *, now: datetime) -> dict[str, Any] | None:
+    """The next firing of an active job that a change of clocks affects, within 30 days of ``now``."""
+    if job.status != JobStatus.ACTIVE:
+        return None
+    try:
+        notice = next_clock_change_notice(schedule_of(job), now=now)
+    except ScheduleError:
+        # The beat pauses such a job and says why; until then it has no firing to tell of.
+        return None
+    if notice is None:
+        return None
+    return {"at": instant_text(notice.at), "local": notice.local.isoformat(), "note": notice.note}
