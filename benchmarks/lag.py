@@ -1,7 +1,8 @@
 """Lag in calm: how late a handler starts after its trigger fell due, and what beat and worker weigh meanwhile.
 
 Ours is Postgres' own account: the attempt's start minus ``due_at``. Celery's beat keeps no account, so its tasks stamp
-their start; each entry is held to the grid ``first + n * interval`` that flatters it most.
+their start. Its entries all count from the moment it loaded them, so the n-th firing of each is due n intervals after
+that moment, which is taken to be the one that makes the promptest execution of all have no lag whatever.
 """
 
 import time
@@ -67,11 +68,10 @@ def _peer(stage: Stage, seconds: float) -> tuple[list[float], tuple[float, float
     with celery_beat.running(stage, entries) as (beat, worker):
         weight = _watch(stage, "Celery beat: 60 interval entries", beat, worker, seconds)
         stamps = celery_beat.stamps(stage)
-    lags = []
-    for entry, starts in stamps.items():
-        offsets = [start - n * entries[entry] for n, start in enumerate(starts)]
-        lags += [1000 * (offset - min(offsets)) for offset in offsets]
-    return lags, weight
+    loaded_at = [
+        start - n * entries[entry] for entry, starts in stamps.items() for n, start in enumerate(starts, 1)
+    ]
+    return [1000 * (at - min(loaded_at)) for at in loaded_at], weight
 
 
 def _watch(stage: Stage, what: str, beat: Actor, worker: Actor, seconds: float) -> tuple[float, float]:

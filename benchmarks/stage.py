@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import django
+import django.db
 import psutil
 import psycopg
 import redis
@@ -100,6 +102,9 @@ class Stage:
             self.redis_url = servers.redis_url
             self.redis = started.enter_context(redis.Redis.from_url(servers.redis_url))
             self._migrate()
+            os.environ["DJANGO_SETTINGS_MODULE"] = "scheduler_project.settings"
+            django.setup()
+            started.callback(django.db.connection.close)
             self.db = started.enter_context(psycopg.connect(servers.database_url, autocommit=True))
             self._exits = started.pop_all()
         return self
@@ -151,7 +156,14 @@ class Stage:
             self._actors.remove(actor)
             actor.stop()
 
-    def wait(self, what: str, done: Callable[[], bool], *, timeout_seconds: float) -> bool:
+    def wait(
+        self,
+        what: str,
+        done: Callable[[], bool],
+        *,
+        timeout_seconds: float,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> bool:
         """Poll ``done`` until it says so; False when ``timeout_seconds`` pass first.
 
         Raises ``BenchError`` when a process on the stage has ended.
@@ -163,12 +175,19 @@ class Stage:
                 raise BenchError(reason)
             if time.monotonic() > deadline:
                 return False
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
         return True
 
-    def must(self, what: str, done: Callable[[], bool], *, timeout_seconds: float = 120) -> None:
+    def must(
+        self,
+        what: str,
+        done: Callable[[], bool],
+        *,
+        timeout_seconds: float = 120,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
         """``wait``, but running out of time fails the bench."""
-        if not self.wait(what, done, timeout_seconds=timeout_seconds):
+        if not self.wait(what, done, timeout_seconds=timeout_seconds, poll_seconds=poll_seconds):
             raise BenchError(f"gave up after {timeout_seconds:g} s: {what}")
 
     def value(self, query: Any, **parameters: Any) -> Any:
