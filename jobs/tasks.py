@@ -37,13 +37,20 @@ def _register(app: Celery, job_type: str, name: str) -> str:
     return name
 
 
+def checked_fence(fence: Any) -> int:
+    """``fence`` if the column can hold it: one that cannot would fail the claim of its whole batch."""
+    if type(fence) is not int or not 0 <= fence < 2**31:
+        raise ValueError(f"{fence!r:.40} is no fence")
+    return fence
+
+
 def parse_items(items: Any) -> Sequence[Grip]:
     """The ``[(trigger id, fence), …]`` of a message; what is not of that form is logged and dropped."""
     grips = []
     for item in items if isinstance(items, list | tuple) else [items]:
         try:
             trigger_id, fence = item
-            grips.append(Grip(UUID(trigger_id), int(fence)))
+            grips.append(Grip(UUID(trigger_id), checked_fence(fence)))
         except (TypeError, ValueError, AttributeError) as error:
             log.warning("message dropped", item=repr(item)[:200], error=str(error))
     return grips

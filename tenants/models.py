@@ -45,6 +45,9 @@ class Tenant(models.Model):
         validators=between(1, 1_000_000),
         help_text="Dispatches a second; empty: no limit.",
     )
+    max_backfill = models.PositiveIntegerField(
+        default=10_000, validators=between(1, 10_000_000), help_text="Past firings one backfill may ask for."
+    )
     rate_burst = models.PositiveIntegerField(
         null=True,
         blank=True,

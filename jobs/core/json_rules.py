@@ -133,7 +133,12 @@ def _fault(item: object) -> str | None:
             return "Integers must lie between -2^53 and 2^53; send longer ones as a string."
         return None
     if isinstance(item, float):
-        return None if math.isfinite(item) else "NaN and infinities are not JSON; send null or a string."
+        if not math.isfinite(item):
+            return "NaN and infinities are not JSON; send null or a string."
+        # Postgres gives 1e300 back as an integer of 300 digits.
+        if abs(item) > LARGEST_INTEGER:
+            return "Numbers must lie between -2^53 and 2^53; send larger ones as a string."
+        return None
     return f"{type(item).__name__} is not a JSON type; send a string."
 
 

@@ -46,7 +46,7 @@ class HandlerError(Exception):
         super().__init__(message)
         self.code = code or self.default_code
         self.http_status = http_status
-        self.response_excerpt = response_excerpt
+        self.response_excerpt = str(response_excerpt)
 
 
 class Permanent(HandlerError):

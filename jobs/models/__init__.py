@@ -1,8 +1,9 @@
 """Tables, CHECKs and indexes. No behaviour: state is written by ``jobs.store`` alone."""
 
 from jobs.models.attempt import Attempt
+from jobs.models.history import CatchUp, JobVersion, SkippedRange
 from jobs.models.job import Job
 from jobs.models.lease import Lease
 from jobs.models.trigger import Origin, Trigger
 
-__all__ = ("Attempt", "Job", "Lease", "Origin", "Trigger")
+__all__ = ("Attempt", "CatchUp", "Job", "JobVersion", "Lease", "Origin", "SkippedRange", "Trigger")

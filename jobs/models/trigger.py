@@ -16,6 +16,8 @@ class Origin(models.TextChoices):
     """How a trigger came to be. Only scheduled firings can be missed or skipped for overlap."""
 
     SCHEDULE = "schedule"
+    #: A missed firing that its policy lets run late; never missed or skipped again.
+    CATCHUP = "catchup"
     RUN_NOW = "run_now"
     BACKFILL = "backfill"
 
@@ -24,7 +26,8 @@ class Trigger(models.Model):
     """A row of the ledger. Written by ``jobs.store`` alone; read by anyone.
 
     ``attempt_count`` counts every attempt ever made; the retry budget counts from ``budget_start``, which a replay
-    moves. ``held`` takes a trigger of a paused job out of the dispatcher's sight, so that it costs nothing there.
+    moves. ``held`` takes a trigger out of the dispatcher's sight, so that it costs nothing there: its job is paused, or
+    (``parked``) it waits until another trigger of its job has ended. ``cancel_reason`` is why it is asked to stop.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -38,6 +41,7 @@ class Trigger(models.Model):
     state = models.CharField(max_length=16, choices=choices(TriggerState), default=TriggerState.PENDING)
     reason = models.CharField(max_length=32, blank=True)
     held = models.BooleanField(default=False)
+    parked = models.BooleanField(default=False, db_default=False)
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
     fence = models.PositiveIntegerField(default=0)
@@ -48,6 +52,7 @@ class Trigger(models.Model):
     worker = models.CharField(max_length=200, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
+    cancel_reason = models.CharField(max_length=32, blank=True, default="", db_default="")
     progress = models.JSONField(null=True, blank=True)
     checkpoint = models.JSONField(null=True, blank=True)
     result = models.JSONField(null=True, blank=True)
@@ -58,6 +63,7 @@ class Trigger(models.Model):
 
     class Meta:
         constraints = (
+            models.CheckConstraint(condition=Q(parked=False) | Q(held=True), name="trigger_parked_is_held"),
             # DESIGN §2.2: no firing is doubled, whatever the leaders do. Also serves a job's history.
             models.UniqueConstraint(fields=("job", "scheduled_for"), name="trigger_one_per_firing"),
             models.CheckConstraint(condition=one_of("state", TriggerState), name="trigger_state_known"),
@@ -118,6 +124,17 @@ class Trigger(models.Model):
             models.Index(fields=("lease_expires_at",), condition=Q(state="running"), name="trigger_lease"),
             # store/sql/reap.sql: reap_queued — messages that never arrived.
             models.Index(fields=("queued_at",), condition=Q(state="queued"), name="trigger_queued"),
+            # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
+            models.Index(fields=("job", "scheduled_for"), condition=Q(parked=True), name="trigger_parked"),
+            # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.
+            models.Index(
+                fields=("tenant",),
+                condition=Q(origin__in=("catchup", "backfill"), state="pending"),
+                name="trigger_catchup_waiting",
+            ),
+            # GET /triggers and the admin's list by tenant: newest first, by cursor. The condition always holds; it only
+            # keeps the planner from skip-scanning this index for statements that look triggers up by id.
+            models.Index(fields=("tenant", "-id"), condition=Q(tenant__gt=0), name="trigger_of_tenant"),
             # GET /dead-letters and the admin's dead letters: newest first, by cursor.
             models.Index(fields=("tenant", "-id"), condition=Q(state="dead"), name="trigger_dead"),
         )

@@ -80,7 +80,7 @@ class TestCheckJson:
             "",
             {},
             [],
-            {"n": [2**53, -(2**53), 0, 1.5, 1e300]},
+            {"n": [2**53, -(2**53), 0, 1.5]},
             nested(32),
             "x" * 998,
             {"": {"é": "\U0001f600"}},
@@ -176,7 +176,7 @@ class TestLoadsStrict:
             st.none()
             | st.booleans()
             | st.integers(-(2**53), 2**53)
-            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.floats(min_value=-(2**53), max_value=2**53)
             | STORABLE,
             lambda children: st.lists(children, max_size=3) | st.dictionaries(STORABLE, children, max_size=3),
             max_leaves=20,

@@ -82,8 +82,8 @@ class TestEdit:
 
     def test_hands_waiting_triggers_to_the_new_version(self) -> None:
         job = make_job()
-        waiting = [make_trigger(job), make_trigger(job, "retrying")]
-        others = [make_trigger(job, "queued"), make_trigger(job, "running"), make_trigger(job, "succeeded")]
+        waiting = [make_trigger(job), make_trigger(job, "retrying"), make_trigger(job, "queued")]
+        others = [make_trigger(job, "running"), make_trigger(job, "succeeded")]
         before = [row(trigger) for trigger in others]
         store.restamp(job_id=job.id, version=2, priority=0, job_type="webhook")
         for trigger in waiting:

@@ -40,10 +40,10 @@ WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND atte
 RETURNING id;
 
 -- name: restamp
--- An edit hands what is due already over to the new version.
+-- An edit hands what is due already over to the new version; what is still queued is so after a change of name.
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
-WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying');
+WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued');
 
 -- name: cancel_job
 -- Cancel a job's waiting triggers and ask its running ones to stop: their workers learn it with the next renewal.

@@ -74,14 +74,7 @@ class TestPages:
 
     @pytest.mark.parametrize(
         "path",
-        [
-            pytest.param(
-                path, marks=pytest.mark.xfail(strict=True, reason="trigger has no index (tenant, -id)")
-            )
-            if path == "/triggers"
-            else path
-            for path in PAGES
-        ],
+        PAGES,
     )
     def test_are_read_by_an_index(self, crowded: Caller, path: str) -> None:
         trigger = make_trigger(make_job(crowded.tenant))

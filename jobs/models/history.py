@@ -1,0 +1,121 @@
+"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, catch-up in hand (§9)."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from jobs.core.policies import MisfirePolicy
+from jobs.core.states import SKIP_REASONS
+from jobs.models.fields import choices, new_id, one_of, times_in_range
+from jobs.models.job import Job
+
+
+class JobVersion(models.Model):
+    """From ``valid_from`` on, the job had this schedule and status: what an audit of past firings walks.
+
+    ``schedule`` holds the columns of the job that decide its instants. Append-only; one row whenever they, or the
+    status, change.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="versions", db_index=False)
+    tenant_id = models.BigIntegerField()
+    version = models.PositiveIntegerField()
+    status = models.CharField(max_length=16)
+    schedule = models.JSONField()
+    valid_from = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=times_in_range("valid_from"), name="jobversion_times_in_range"),
+        )
+        indexes = (
+            # manage.py audit_firings: a job's past, in order.
+            models.Index(fields=("job", "valid_from", "id"), name="jobversion_of_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"version {self.version} ({self.status}) from {self.valid_from:%Y-%m-%d %H:%M:%S}"
+
+
+class SkippedRange(models.Model):
+    """A run of firings that were all skipped for one reason, kept as one record so that no outage floods the ledger.
+
+    Counts every instant the job's schedule names from ``from_at`` to ``until_at``, both included.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="skipped_ranges", db_index=False)
+    tenant_id = models.BigIntegerField()
+    job_version = models.PositiveIntegerField()
+    from_at = models.DateTimeField()
+    until_at = models.DateTimeField()
+    count = models.PositiveBigIntegerField()
+    reason = models.CharField(max_length=32)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=one_of("reason", SKIP_REASONS), name="skippedrange_reason_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(until_at__gte=models.F("from_at"), count__gte=1), name="skippedrange_not_empty"
+            ),
+            models.CheckConstraint(
+                condition=times_in_range("from_at", "until_at", "created_at"),
+                name="skippedrange_times_in_range",
+            ),
+        )
+        indexes = (
+            # GET /jobs/{id}/triggers, the audit, and store/sql/catchup.sql: extend.
+            models.Index(fields=("job", "-until_at"), name="skippedrange_of_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.count} firings skipped ({self.reason})"
+
+
+class CatchUp(models.Model):
+    """Past firings of one job that are still to be decided or run: after an outage, or because a backfill asks.
+
+    ``cursor`` is the last instant dealt with; every firing after it up to ``until_at`` is still to come. ``tail`` holds
+    the newest instants seen so far, of which the policy lets the last ones run. Done when ``finished_at`` is set.
+    """
+
+    class Origin(models.TextChoices):
+        OUTAGE = "outage"
+        BACKFILL = "backfill"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="catch_ups", db_index=False)
+    tenant_id = models.BigIntegerField()
+    job_version = models.PositiveIntegerField()
+    origin = models.CharField(max_length=16, choices=Origin.choices)
+    policy = models.CharField(max_length=16, choices=choices(MisfirePolicy))
+    from_at = models.DateTimeField()
+    until_at = models.DateTimeField()
+    cursor = models.DateTimeField()
+    tail = ArrayField(models.DateTimeField(), default=list)
+    fired = models.PositiveBigIntegerField(default=0)
+    skipped = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=one_of("policy", MisfirePolicy), name="catchup_policy_known"),
+            models.CheckConstraint(
+                condition=times_in_range("from_at", "until_at", "cursor", "created_at", "finished_at"),
+                name="catchup_times_in_range",
+            ),
+        )
+        indexes = (
+            # store/sql/catchup.sql: take — what is still to do, oldest first.
+            models.Index(fields=("id",), condition=Q(finished_at__isnull=True), name="catchup_unfinished"),
+            # actions: the catch-up of one job, newest first; edit and cancel end it.
+            models.Index(fields=("job", "-id"), name="catchup_of_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.origin} of {self.from_at:%Y-%m-%d %H:%M:%S} to {self.until_at:%Y-%m-%d %H:%M:%S}"
