@@ -26,7 +26,7 @@ OTHER_PEERS = {
     "Celery, tuned transport": ("tuned", 20_000),
     "Celery, results in Postgres": ("results", 3_000),
 }
-LEAD = timedelta(seconds=8)
+LEAD = timedelta(seconds=6)
 WARM_UP = 200
 APP = "benchmarks.peers.celery_noop"
 
