@@ -59,11 +59,10 @@ def in_flight() -> list[dict[str, Any]]:
     """
     flying = Trigger.objects.filter(state__in=(TriggerState.QUEUED, TriggerState.RUNNING)).order_by()
     queued, running = Q(state=TriggerState.QUEUED), Q(state=TriggerState.RUNNING)
-    return list(
-        flying.values("job_type")
-        .annotate(queued=Count("pk", filter=queued), running=Count("pk", filter=running))
-        .order_by("job_type")
+    counted = flying.values("job_type").annotate(
+        queued=Count("pk", filter=queued), running=Count("pk", filter=running)
     )
+    return [dict(row) for row in counted.order_by("job_type")]
 
 
 def bounded_count(rows: QuerySet[Any]) -> str:

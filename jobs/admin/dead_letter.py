@@ -15,7 +15,7 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter, DropdownFilte
 from unfold.enums import ActionVariant
 
 from jobs.actions.triggers import replay_dead_letters
-from jobs.admin.shared.cells import instant_cell, job_link, state_label
+from jobs.admin.shared.cells import coloured_label, instant_cell, job_link
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
 from jobs.admin.shared.writes import OperableAdmin, back_to, button
 from jobs.core.errors import CarillonError
@@ -136,7 +136,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @admin.display(description="reason")
     def shown_reason(self, trigger: Trigger) -> str:
-        return state_label("dead", trigger.reason)
+        return coloured_label(trigger.reason, "danger")
 
     @admin.display(description="job")
     def job_cell(self, trigger: Trigger) -> str:
@@ -145,4 +145,4 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     @admin.display(description="last error", empty_value="-")
     def error(self, trigger: Trigger) -> str | None:
         last: Attempt | None = getattr(trigger, "last_attempt", None)
-        return last and f"{last.error_code}: {last.error_message}"[:160]
+        return f"{last.error_code}: {last.error_message}"[:160] if last else None

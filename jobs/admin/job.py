@@ -249,12 +249,12 @@ def overview(job: Job) -> dict[str, Any]:
 
 
 def _recent(trigger: Trigger) -> dict[str, Any]:
-    took = trigger.finished_at and trigger.started_at and trigger.finished_at - trigger.started_at
+    started, finished = trigger.started_at, trigger.finished_at
     return {
         "link": trigger_link(trigger.id, instant_cell(trigger.scheduled_for)),
         "state": state_label(trigger.state, trigger.reason),
         "attempts": trigger.attempt_count,
-        "duration": duration_cell(took),
+        "duration": duration_cell(finished - started if started and finished else None),
     }
 
 

@@ -106,7 +106,7 @@ class JobForm(forms.ModelForm):
         label="Timeout (seconds)", help_text="Of one attempt; by default the job type's."
     )
     delivery = _choice(definitions.ACCEPTED["delivery"][1])
-    retry_policy = JsonField(rows=5, help_text='Such as {"max_attempts": 5, "backoff": "exponential"}.')
+    retry_policy = JsonField(rows=8, help_text='Such as {"max_attempts": 5, "backoff": "exponential"}.')
     overlap_policy = _choice(definitions.ACCEPTED["overlap_policy"][1])
     max_concurrent = _number(forms.IntegerField)
     misfire_policy = _choice(definitions.ACCEPTED["misfire_policy"][1])
@@ -122,7 +122,7 @@ class JobForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         names = [job_type.name for job_type in registry.all_types()]
         if self._edited:
-            self.initial |= _inputs_of(self.instance)
+            self.initial.update(_inputs_of(self.instance))
             names = list(dict.fromkeys([*names, self.instance.job_type]))
             del self.fields["tenant"]
         self.fields["job_type"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]

@@ -130,7 +130,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @admin.display(description="start lag")
     def waited(self, trigger: Trigger) -> str:
-        return duration_cell(trigger.started_at and trigger.started_at - trigger.due_at)
+        return duration_cell(trigger.started_at - trigger.scheduled_for if trigger.started_at else None)
 
     @admin.display(description="due")
     def due(self, trigger: Trigger) -> str:

@@ -37,9 +37,14 @@ COLOURS = {
 
 def state_label(state: str, reason: str = "") -> SafeString:
     """A state as a coloured label, with its reason beside it."""
-    context = {"text": state.replace("_", " "), "type": COLOURS.get(state), "size": "md"}
-    label = SafeString(render_to_string("unfold/helpers/label.html", context))
+    label = coloured_label(state, COLOURS.get(state))
     return format_html("{} {}", label, reason.replace("_", " ")) if reason else label
+
+
+def coloured_label(text: str, colour: str | None) -> SafeString:
+    """``colour`` is one of unfold's: success, warning, danger, info, primary."""
+    context = {"text": text.replace("_", " "), "type": colour, "size": "md"}
+    return SafeString(render_to_string("unfold/helpers/label.html", context))
 
 
 def instant_cell(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
@@ -79,9 +84,8 @@ def text_cell(text: str) -> str:
 
 
 def job_link(job_id: UUID, text: str) -> SafeString:
-    return format_html(
-        '<a class="text-link" href="{}">{}</a>', reverse("admin:jobs_job_change", args=[job_id]), text
-    )
+    url = reverse("admin:jobs_job_change", args=[job_id])
+    return format_html('<a class="text-link whitespace-nowrap" href="{}">{}</a>', url, text)
 
 
 def trigger_link(trigger_id: UUID, text: str) -> SafeString:

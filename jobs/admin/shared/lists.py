@@ -50,6 +50,8 @@ class UncountedPaginator(Paginator):
 class UncountedChangeList(ChangeList):
     """A list in the one order its admin declares."""
 
+    page_num: int
+
     def get_results(self, request: HttpRequest) -> None:
         self.paginator = self.model_admin.get_paginator(request, self.queryset, self.list_per_page)
         page = self.paginator.page(self.page_num)
@@ -115,7 +117,7 @@ class UncountedAdmin(ModelAdmin):
 class ReadOnlyAdmin(UncountedAdmin):
     """Rows that the engine alone writes: to be looked at, never to be added, edited or deleted."""
 
-    actions = None
+    actions: Any = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
