@@ -75,6 +75,57 @@ REFUSED = [
     ("007 * * * *", "values are 0-59"),
 ]
 
+#: The same for six fields.
+REFUSED_QUARTZ = [
+    ("0 2 * * *", "six: second minute hour"),
+    ("0 2 * * *", "leave out cron_dialect"),
+    ("0 0 2 * * ? 2030", "Leave out the year and set ends_at"),
+    ("@daily", "Macros belong to the unix dialect"),
+    ("0 0 2 ? * ?", "write * in day-of-month"),
+    ("0 0 2 15 * MON", "write ? in one of the two"),
+    ("0 0 2 L * 6L", "make a job for each"),
+    ("0 0 ? * * *", "write the number, or *"),
+    ("? 0 2 * * *", "write the number, or *"),
+    ("0 0 2 ? * 0", "values are 1-7, or SUN-SAT"),
+    ("0 0 2 ? * 8", "values are 1-7, or SUN-SAT"),
+    ("0 0 2 15W * ?", "write the days as numbers"),
+    ("0 0 2 LW * ?", "write the days as numbers"),
+    ("0 0 2 L-3 * ?", "write the days as numbers"),
+    ("0 0 2 ? * L", "write 6L for the last Friday"),
+    ("0 0 2 ? * L6", "write 6L for the last Friday"),
+    ("0 0 2 ? * LFRI", "write 6L for the last Friday"),
+    ("0 0 2 ? * 6#6", "from 1 to 5"),
+    ("0 0 2 ? * 2,6L", "make a job for each"),
+    ("0 0 2 ? * SAT-MON", "7,1-2"),
+    ("0 0 22-2 * * ?", "22-23,0-2"),
+    ("0 5-5 * * * ?", "write 5"),
+    ("0 0/90 * * * ?", "from 1 to 59"),
+    ("0 50/15 * * * ?", "to fire at 50 alone write 50"),
+    ("0 0/0 * * * ?", "from 1 to 59"),
+    ("*/90 * * * * ?", "second (field 1, character 1)"),
+    ("0 0 2 ? * MON/2", "write 2-7/2"),
+    ("0 /15 * * * ?", "is not a number"),
+    ("60 * * * * ?", "values are 0-59"),
+    ("0 0 2 30 2 ?", "never fires"),
+    ("0 0 2 H * ?", "not a fixed time"),
+    ("0 0 2 *,5 * ?", "1-31"),
+]
+#: Where a refusal points: expression, dialect, and how it begins.
+PLACES = [
+    ("61 * * * *", "unix", "minute (field 1, character 1): 61 "),
+    ("0 24 * * *", "unix", "hour (field 2, character 3): 24 "),
+    ("0 9-17,24 * * *", "unix", "hour (field 2, character 8): 24 "),
+    ("  0   24 * * *", "unix", "hour (field 2, character 7): 24 "),
+    ("0\t0 0 * *", "unix", "day-of-month (field 3, character 5): 0 "),
+    ("0 0 1 jan,foo *", "unix", "month (field 4, character 11): FOO "),
+    ("0 0 * * 1,5#2", "unix", "day-of-week (field 5, character 9): 1,5#2 "),
+    ("0 0 */2 * 1", "unix", "day-of-month (field 3, character 5): */2 "),
+    ("0 0 30 2 *", "unix", "day-of-month (field 3, character 5): 30 "),
+    ("1,,2 * * * *", "unix", "minute (field 1, character 3): an empty list entry "),
+    ("61 0 2 * * ?", "quartz", "second (field 1, character 1): 61 "),
+    ("0 0 2 ? * 0", "quartz", "day-of-week (field 6, character 11): 0 "),
+]
+
 
 class TestParseCron:
     @pytest.mark.parametrize(("text", "advice"), REFUSED)
@@ -82,6 +133,22 @@ class TestParseCron:
         with pytest.raises(InvalidInput) as refusal:
             parse_cron(text)
         assert advice in refusal.value.errors["cron"][0]
+
+    @pytest.mark.parametrize(("text", "advice"), REFUSED_QUARTZ)
+    def test_refuses_quartz_with_the_reason_and_what_would_be_right(self, text, advice):
+        with pytest.raises(InvalidInput) as refusal:
+            parse_cron(text, "quartz")
+        assert advice in refusal.value.errors["cron"][0]
+
+    @pytest.mark.parametrize(("text", "dialect", "beginning"), PLACES)
+    def test_says_which_field_it_refuses_and_where_it_stands(self, text, dialect, beginning):
+        with pytest.raises(InvalidInput) as refusal:
+            parse_cron(text, dialect)
+        assert refusal.value.errors["cron"][0].startswith(beginning)
+
+    def test_refuses_a_dialect_it_does_not_know(self):
+        with pytest.raises(ValueError, match="spring"):
+            parse_cron("0 0 2 * * *", "spring")
 
     @pytest.mark.parametrize(
         ("text", "normal"),
@@ -139,7 +206,37 @@ MEANINGS = [
 ]
 
 
+#: The same of six fields, and the next wall-clock times.
+QUARTZ_MEANINGS = [
+    ("0 0 2 * * ?", ["2026-01-01T02:00", "2026-01-02T02:00"]),
+    ("0 0 2 * * *", ["2026-01-01T02:00", "2026-01-02T02:00"]),
+    ("0 0 2 ? * *", ["2026-01-01T02:00", "2026-01-02T02:00"]),
+    ("30 15 10 ? * MON-FRI", ["2026-01-01T10:15:30", "2026-01-02T10:15:30", "2026-01-05T10:15:30"]),
+    ("0 15 10 ? * 2-6", ["2026-01-01T10:15", "2026-01-02T10:15", "2026-01-05T10:15"]),
+    ("0 0 0 ? * 1", ["2026-01-04T00:00", "2026-01-11T00:00"]),
+    ("0 0 0 ? * 7", ["2026-01-03T00:00", "2026-01-10T00:00"]),
+    ("0 0 0 ? * SUN,7", ["2026-01-03T00:00", "2026-01-04T00:00"]),
+    ("0 0 0 ? * 6L", ["2026-01-30T00:00", "2026-02-27T00:00"]),
+    ("0 0 0 ? * FRIL", ["2026-01-30T00:00", "2026-02-27T00:00"]),
+    ("0 0 0 ? * 6#3", ["2026-01-16T00:00", "2026-02-20T00:00"]),
+    ("0 0 0 ? * FRI#3", ["2026-01-16T00:00", "2026-02-20T00:00"]),
+    ("0 0 0 ? * 2/2", ["2026-01-02T00:00", "2026-01-05T00:00", "2026-01-07T00:00"]),
+    ("0 0 0 ? * */2", ["2026-01-03T00:00", "2026-01-04T00:00", "2026-01-06T00:00"]),
+    ("0 0 0 L * ?", ["2026-01-31T00:00", "2026-02-28T00:00"]),
+    ("0 0 12 1/1 * ?", ["2026-01-01T12:00", "2026-01-02T12:00"]),
+    ("0 0/15 8 * * ?", ["2026-01-01T08:00", "2026-01-01T08:15", "2026-01-01T08:30", "2026-01-01T08:45"]),
+    ("0 5/20 8 * * ?", ["2026-01-01T08:05", "2026-01-01T08:25", "2026-01-01T08:45", "2026-01-02T08:05"]),
+    ("*/25 59 23 31 12 ?", ["2026-12-31T23:59", "2026-12-31T23:59:25", "2026-12-31T23:59:50"]),
+    ("0,59 0 0 1 1/6 ?", ["2026-01-01T00:00:59", "2026-07-01T00:00", "2026-07-01T00:00:59"]),
+]
+
+
 class TestWalls:
+    @pytest.mark.parametrize(("text", "times"), QUARTZ_MEANINGS)
+    def test_name_the_seconds_and_days_quartz_means(self, text, times):
+        walls = parse_cron(text, "quartz").walls(after=datetime(2026, 1, 1))
+        assert list(islice(walls, len(times))) == [datetime.fromisoformat(time) for time in times]
+
     @pytest.mark.parametrize(("text", "after", "days"), MEANINGS)
     def test_names_the_days_of_the_calendar(self, text, after, days):
         walls = parse_cron(text).walls(after=datetime.fromisoformat(after))

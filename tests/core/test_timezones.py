@@ -1,12 +1,14 @@
 """Which names of time zones are taken, and what a refusal suggests."""
 
+import re
+import zoneinfo
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from jobs.core.errors import InvalidInput, ScheduleError
-from jobs.core.timezones import canonical_timezone, canonical_timezones, load_zone
+from jobs.core.timezones import canonical_timezone, canonical_timezones, load_zone, tzdata_version
 
 REFUSED = [
     ("localtime", "use a name such as"),
@@ -79,3 +81,16 @@ class TestLoadZone:
     def test_raises_schedule_error_for_a_zone_that_is_gone(self, name):
         with pytest.raises(ScheduleError):
             load_zone(name)
+
+    def test_asks_the_pinned_package_whatever_the_machine_has(self):
+        zoneinfo.reset_tzpath(["/nowhere"])
+        try:
+            load_zone.cache_clear()
+            assert load_zone("Europe/Berlin").key == "Europe/Berlin"
+        finally:
+            zoneinfo.reset_tzpath()
+
+
+class TestTzdataVersion:
+    def test_is_the_release_in_use(self):
+        assert re.fullmatch("20[0-9]{2}[a-z]", tzdata_version())
