@@ -3,6 +3,7 @@ from django.apps import AppConfig
 
 class JobsConfig(AppConfig):
     name = "jobs"
+    verbose_name = "Carillon"
 
     def ready(self) -> None:
         from jobs.conf import engine_settings

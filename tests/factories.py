@@ -175,8 +175,9 @@ def dispatch(
     limit: int = 100,
     **caps: int,
 ) -> Dispatched:
-    """One dispatch of ``types``; ``caps`` bounds one type each."""
+    """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each."""
     named = dict.fromkeys(types) | caps
+    dispatch_store.release(after=UUID(int=0), limit=1000)
     return dispatch_store.dispatch(reign=reign, caps=named, window=window, limit=limit)
 
 

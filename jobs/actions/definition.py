@@ -44,7 +44,7 @@ FIELDS = (
 #: The one list of what DESIGN names and this release does: other values of these enumerations are refused as yet
 #: to come.
 ACCEPTED: dict[str, tuple[type[StrEnum], tuple[str, ...]]] = {
-    "overlap_policy": (OverlapPolicy, ("skip", "allow")),
+    "overlap_policy": (OverlapPolicy, tuple(OverlapPolicy)),
     "misfire_policy": (MisfirePolicy, ("fire_once", "skip", "fire_all")),
     "delivery": (Delivery, ("at_least_once", "at_most_once")),
 }

@@ -7,6 +7,7 @@ When the database goes away the turn ends, leadership is forgotten and the next 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import connection
 
@@ -31,6 +32,8 @@ AWAY_SECONDS = 1.0
 #: commit and publish, and the usual deadline would make that firing later than a change of leaders may.
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
+RELEASE_JOBS = 500
+START = UUID(int=0)
 
 
 class Cycle:
@@ -54,6 +57,7 @@ class Cycle:
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
         self._reap_at = 0.0
+        self._parked_after = START
         self._term: int | None = None
 
     def tick(self) -> float:
@@ -79,7 +83,8 @@ class Cycle:
             )
             self._term = reign.term
         more = self._materialize(reign)
-        blocked = False
+        blocked, upcoming = False, None
+        self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
         if self._ready():
             result = dispatch(
                 reign=reign,
@@ -88,22 +93,20 @@ class Cycle:
                 limit=self._settings.dispatch_batch,
                 publish=self._publish,
             )
-            blocked = result.blocked
-            more = more or len(result.queued) + len(result.skipped) >= self._settings.dispatch_batch
+            blocked, upcoming = result.blocked, result.seconds_to_next
+            more = more or result.count >= self._settings.dispatch_batch
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
             reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
             self._housekeeper.keep()
-        return 0.0 if more else self._pause(blocked=blocked)
+        if more:
+            return 0.0
+        longest = BLOCKED_SECONDS if blocked else self._settings.max_sleep_ms / 1000
+        return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
     def _materialize(self, reign: Reign) -> bool:
         limit = self._settings.materialize_batch
         return materialize(reign=reign, look_ahead=self._settings.look_ahead, limit=limit) == limit
-
-    def _pause(self, *, blocked: bool) -> float:
-        longest = BLOCKED_SECONDS if blocked else self._settings.max_sleep_ms / 1000
-        upcoming = dispatch_store.seconds_to_next_due()
-        return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
     @staticmethod
     def _bound_waits() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from jobs.core.states import CANCEL_REASONS
 from jobs.store import dispatch as store
 from jobs.store import execution
 from jobs.store.dispatch import Queued
@@ -59,8 +60,9 @@ def dispatch(
         window=window,
         limit=limit,
     )
-    for trigger_id, reason in result.skipped.items():
-        log.info("skip", trigger_id=str(trigger_id), reason=reason)
+    for trigger_id, reason in result.ended.items():
+        verb = "cancel" if reason in CANCEL_REASONS else "skip"
+        log.info(verb, trigger_id=str(trigger_id), reason=reason)
     if result.queued:
         _publish(result.queued, lanes, publish)
     return result

@@ -286,10 +286,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='trigger',
-            index=models.Index(condition=models.Q(('held', False), ('state__in', ('pending', 'retrying'))), fields=['due_at'], name='trigger_due'),
-        ),
-        migrations.AddIndex(
-            model_name='trigger',
             index=models.Index(condition=models.Q(('state__in', ('queued', 'running'))), fields=['tenant', 'job_type', 'state'], name='trigger_in_flight'),
         ),
         migrations.AddIndex(

@@ -106,8 +106,6 @@ class Trigger(models.Model):
                 condition=DISPATCHABLE,
                 name="trigger_lane",
             ),
-            # store/sql/dispatch.sql: next_due — how long the leader may sleep.
-            models.Index(fields=("due_at",), condition=DISPATCHABLE, name="trigger_due"),
             # store/sql/dispatch.sql: pick — in-flight count per tenant and per job type.
             models.Index(
                 fields=("tenant", "job_type", "state"),

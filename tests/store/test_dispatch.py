@@ -228,15 +228,16 @@ class TestOverlap:
         make_trigger(job, state, due_at=factories.now() + HOUR)
         trigger = make_trigger(job)
         result = dispatch()
-        assert (result.queued, result.skipped) == ([], {trigger.id: "overlap"})
+        assert (result.queued, result.ended) == ([], {trigger.id: "overlap"})
         assert state_of(trigger) == ("skipped", "overlap")
         assert row(trigger)["finished_at"] is not None
 
     def test_skip_starts_one_of_those_due_together(self) -> None:
         job = make_job(overlap_policy="skip")
         older, newer = make_triggers(job, 2)
-        assert [item.id for item in dispatch().queued] == [older.id]
-        assert dispatch().skipped == {newer.id: "overlap"}
+        result = dispatch()
+        assert [item.id for item in result.queued] == [older.id]
+        assert result.ended == {newer.id: "overlap"}
 
     def test_skip_lets_a_retry_wait_for_the_other(self) -> None:
         job = make_job(overlap_policy="skip")
@@ -303,7 +304,7 @@ class TestMisfire:
 
     def test_fire_once_waits_for_missed_firings_still_to_be_materialized(self) -> None:
         [trigger] = self.firings("fire_once", 20 * MINUTE, next_fire_at=factories.now() - 10 * MINUTE)
-        assert dispatch().skipped == {trigger.id: "coalesced"}
+        assert dispatch().ended == {trigger.id: "coalesced"}
 
     def test_fire_all_runs_each_whatever_its_age(self) -> None:
         triggers = self.firings("fire_all", 48 * HOUR, 2 * HOUR, 2 * MINUTE)
@@ -348,10 +349,10 @@ class TestMisfire:
 class TestNextDue:
     def test_names_the_time_to_the_next_trigger(self) -> None:
         make_trigger()
-        assert store.seconds_to_next_due() is None
+        assert dispatch(limit=1).seconds_to_next is None
         make_trigger(due_at=factories.now() + 30 * SECOND, state="retrying")
         make_trigger(due_at=factories.now() + 10 * SECOND, held=True)
-        seconds = store.seconds_to_next_due()
+        seconds = dispatch().seconds_to_next
         assert seconds is not None
         assert 25 < seconds <= 30
 

@@ -93,7 +93,7 @@ class TestReapRunning:
         verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta())
         lifecycle.cancel_job(job_id=trigger.job_id)
         store.reap_running([verdict], reign=ANYONE)
-        assert state_of(trigger) == ("cancelled", "requested")
+        assert state_of(trigger) == ("cancelled", "job_cancelled")
         assert row(trigger)["finished_at"] is not None
 
     def test_leaves_a_trigger_that_was_renewed_after_the_verdict(self) -> None:

@@ -1,8 +1,38 @@
+-- name: release
+-- Show dispatch again what was parked behind another trigger of its job, oldest first, where there is room now. Walks the
+-- jobs from %(after)s, so that a crowd of busy ones cannot hide the others.
+-- index: trigger_parked, trigger_unfinished_of_job
+-- returns: the last job looked at, or no row when none is left
+WITH RECURSIVE step AS (
+    (SELECT job_id, 1 AS nth FROM jobs_trigger WHERE parked AND job_id > %(after)s::uuid ORDER BY job_id LIMIT 1)
+    UNION ALL
+    SELECT following.job_id, step.nth + 1 FROM step, LATERAL (
+        SELECT job_id FROM jobs_trigger t WHERE t.parked AND t.job_id > step.job_id ORDER BY t.job_id LIMIT 1) following
+    WHERE step.nth < %(limit)s
+), oldest AS MATERIALIZED (
+    SELECT t.id FROM step, LATERAL (
+        SELECT status, overlap_policy, max_concurrent FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
+        SELECT count(*) AS n FROM jobs_trigger other
+        WHERE other.job_id = step.job_id AND NOT other.parked
+          AND (other.state IN ('queued', 'running') OR other.state = 'retrying' AND j.overlap_policy <> 'allow'
+               -- What is in dispatch's sight already goes first.
+               OR other.state = 'pending' AND NOT other.held AND other.due_at <= carillon_now())) busy, LATERAL (
+        SELECT id FROM jobs_trigger waiting
+        WHERE waiting.job_id = step.job_id AND waiting.parked
+        ORDER BY waiting.scheduled_for
+        LIMIT greatest(0, CASE j.overlap_policy WHEN 'allow' THEN j.max_concurrent ELSE 1 END - busy.n)) t
+    WHERE j.status IN ('active', 'completed')
+), released AS (
+    UPDATE jobs_trigger SET held = false, parked = false
+    WHERE id = ANY(ARRAY(SELECT id FROM oldest)) AND parked
+)
+SELECT job_id FROM step ORDER BY nth DESC LIMIT 1;
+
 -- name: due_lanes
--- The (tenant, job type, priority) lanes with a trigger due now, by a loose index scan that jumps from lane to lane:
+-- The (tenant, job type, priority) lanes with a trigger that waits, by a loose index scan that jumps from lane to lane:
 -- its cost is the number of lanes, whatever their depth.
 -- index: trigger_lane
--- returns: tenant_id, job_type, priority
+-- returns: tenant_id, job_type, priority, whether one is due, and the seconds until the next one falls due (or null)
 WITH RECURSIVE lane AS (
     (SELECT tenant_id, job_type, priority FROM jobs_trigger
      WHERE state IN ('pending', 'retrying') AND NOT held
@@ -14,11 +44,17 @@ WITH RECURSIVE lane AS (
           AND (t.tenant_id, t.job_type, t.priority) > (lane.tenant_id, lane.job_type, lane.priority)
         ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
 )
-SELECT lane.tenant_id, lane.job_type, lane.priority FROM lane
-WHERE EXISTS (
-    SELECT 1 FROM jobs_trigger t
-    WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-      AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now());
+SELECT lane.tenant_id, lane.job_type, lane.priority,
+       EXISTS (
+           SELECT 1 FROM jobs_trigger t
+           WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
+             AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()) AS due,
+       extract(epoch FROM (
+           SELECT t.due_at FROM jobs_trigger t
+           WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
+             AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at > carillon_now()
+           ORDER BY t.due_at LIMIT 1) - carillon_clock())::float AS seconds_to_next
+FROM lane;
 
 -- name: lock_tenants
 -- Tenants that may be served now, locked so that caps and overlap stay exact with several dispatchers, and so that a
@@ -32,12 +68,13 @@ WHERE id = ANY(%(tenant_ids)s::bigint[]) AND status = 'active'
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: pick
--- Choose who goes next (DESIGN §8) among the lanes of locked tenants, and judge each: dispatch, hold, wait, or skip
--- with a reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type
--- whose window is full are never fetched from, nor are the given jobs at their own limit. Both shares count what is in
--- flight already, so that they hold, and nothing starves, when slots become free a few at a time.
+-- Choose who goes next (DESIGN §8) among the lanes of locked tenants, and judge each by its job's policies (§9):
+-- dispatch, hold (the job is not active), wait (park it), replace (stop the others, then as wait), or an end with its
+-- reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type whose
+-- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
+-- starves, when slots become free a few at a time.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing
--- returns: id, job_id, job_type, verdict
+-- returns: id, job_id, job_type, scheduled_for, overlap_policy, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
@@ -76,7 +113,7 @@ WITH lane AS MATERIALIZED (
         FROM jobs_trigger t
         WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
           AND t.priority = open_lane.priority AND t.state IN ('pending', 'retrying') AND NOT t.held
-          AND t.due_at <= carillon_now() AND t.job_id <> ALL (%(full_jobs)s::uuid[])
+          AND t.due_at <= carillon_now()
         ORDER BY t.due_at
         LIMIT least(open_lane.tenant_room, open_lane.type_room, %(limit)s)) t
 ), of_tenant AS (
@@ -95,52 +132,75 @@ WITH lane AS MATERIALIZED (
     ORDER BY turn, due_at, id
     LIMIT %(limit)s
 ), judged AS (
-    SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent,
+    SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
            -- What was tried once is not skipped any more, though a lost message made it pending again.
            c.state = 'pending' AND c.origin = 'schedule' AND c.attempt_count = 0 AND c.replay_count = 0 AS may_skip,
            -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
            c.due_at + j.misfire_grace < carillon_now() AS missed,
            c.due_at + j.catchup_window < carillon_now() AS too_old,
-           EXISTS (
-               SELECT 1 FROM jobs_trigger later
-               WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
-                 AND later.due_at + j.misfire_grace < carillon_now()
-                 AND later.state = 'pending' AND later.origin = 'schedule')
+           (SELECT count(*) FROM jobs_trigger later
+            WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
+              AND later.due_at + j.misfire_grace < carillon_now()
+              AND later.state = 'pending' AND later.origin = 'schedule')
            -- After a long outage the later ones may still wait to be materialized.
-           OR coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)
+           + coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)::int
                AS later_missed,
-           (SELECT count(*) FROM jobs_trigger other
-            WHERE other.job_id = c.job_id AND other.id <> c.id
-              AND other.state IN ('queued', 'running', 'retrying')) AS others,
-           (SELECT count(*) FROM jobs_trigger other
-            WHERE other.job_id = c.job_id AND other.id <> c.id
-              AND other.state IN ('queued', 'running')) AS others_in_flight,
+           EXISTS (
+               SELECT 1 FROM jobs_trigger newer
+               WHERE newer.job_id = c.job_id AND newer.scheduled_for > c.scheduled_for
+                 AND newer.due_at <= carillon_now() AND newer.state = 'pending' AND NOT newer.held
+                 AND newer.origin = 'schedule') AS newer_due,
+           EXISTS (
+               SELECT 1 FROM jobs_trigger older
+               WHERE older.job_id = c.job_id AND older.scheduled_for < c.scheduled_for
+                 AND older.due_at <= carillon_now() AND older.state = 'pending' AND older.origin = 'schedule')
+               AS older_waits,
+           others.unfinished AS others, others.in_flight AS others_in_flight,
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
     FROM chosen c, LATERAL (
         SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
-               next_fire_at
-        FROM jobs_job WHERE id = c.job_id OFFSET 0) j
+               max_catchup, next_fire_at
+        FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
+        SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.state <> 'retrying') AS in_flight
+        FROM jobs_trigger other
+        WHERE other.job_id = c.job_id AND other.id <> c.id AND other.state IN ('queued', 'running', 'retrying')) others
+), classed AS (
+    -- late: its policy lets it run after its time, so it is never skipped. serial: one of the job at a time.
+    SELECT *, late OR NOT may_skip AS must_run,
+           overlap_policy <> 'allow' OR origin = 'backfill' OR late AND misfire_policy = 'backfill' AS serial
+    FROM judged, LATERAL (
+        SELECT origin IN ('catchup', 'backfill')
+               OR may_skip AND missed AND misfire_policy IN ('fire_all', 'backfill') AS late) l
 ), verdicts AS (
     SELECT *, CASE
         WHEN deleted_at IS NOT NULL OR status NOT IN ('active', 'completed') THEN 'hold'
         WHEN may_skip AND missed AND misfire_policy = 'skip' THEN 'misfire'
-        WHEN may_skip AND missed AND misfire_policy = 'fire_once' AND too_old THEN 'misfire'
-        WHEN may_skip AND missed AND misfire_policy = 'fire_once' AND later_missed THEN 'coalesced'
-        WHEN overlap_policy = 'skip' AND may_skip AND others > 0 THEN 'overlap'
-        WHEN overlap_policy = 'skip' AND others_in_flight > 0 THEN 'wait'
-        WHEN overlap_policy = 'allow' AND others_in_flight >= max_concurrent THEN 'wait'
+        WHEN may_skip AND missed AND misfire_policy IN ('fire_once', 'backfill') AND too_old THEN 'misfire'
+        WHEN may_skip AND missed AND misfire_policy = 'fire_once' AND later_missed > 0 THEN 'coalesced'
+        WHEN may_skip AND missed AND misfire_policy = 'backfill' AND later_missed >= max_catchup THEN 'misfire'
+        WHEN NOT serial THEN CASE WHEN others_in_flight >= max_concurrent THEN 'wait' ELSE 'dispatch' END
+        WHEN must_run THEN CASE WHEN others_in_flight > 0 THEN 'wait' ELSE 'dispatch' END
+        WHEN overlap_policy = 'skip' AND others > 0 THEN 'overlap'
+        WHEN overlap_policy = 'queue' AND (others > 0 OR older_waits) THEN 'wait'
+        WHEN overlap_policy = 'collapse' AND others > 0 THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
+        WHEN overlap_policy = 'replace' AND newer_due THEN 'superseded'
+        WHEN overlap_policy = 'replace' AND others > 0 THEN 'replace'
         ELSE 'dispatch'
     END AS first_verdict
-    FROM judged
+    FROM classed
+), counted AS (
+    SELECT *, count(*) FILTER (WHERE first_verdict = 'dispatch') OVER (PARTITION BY job_id ORDER BY job_rank) AS nth
+    FROM verdicts
 )
-SELECT id, job_id, job_type, CASE
+SELECT id, job_id, job_type, scheduled_for, overlap_policy, CASE
     -- Of the triggers of one job judged fit together, only as many go as may run at once.
     WHEN first_verdict = 'dispatch'
-     AND others_in_flight + count(*) FILTER (WHERE first_verdict = 'dispatch')
-             OVER (PARTITION BY job_id ORDER BY job_rank)
-         > CASE overlap_policy WHEN 'allow' THEN max_concurrent ELSE 1 END
-    THEN 'wait' ELSE first_verdict END AS verdict
-FROM verdicts
+     AND others_in_flight + nth > CASE WHEN serial THEN 1 ELSE max_concurrent END
+    THEN CASE WHEN must_run OR overlap_policy IN ('queue', 'allow') THEN 'wait'
+              WHEN overlap_policy = 'collapse' THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
+              ELSE 'overlap' END
+    ELSE first_verdict END AS verdict
+FROM counted
 ORDER BY turn, due_at, id;
 
 -- name: dispatch
@@ -170,10 +230,45 @@ RETURNING t.id, t.reason;
 UPDATE jobs_trigger SET held = true
 WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 
--- name: next_due
--- Seconds until the next trigger falls due, null when none waits.
--- index: trigger_due
-SELECT extract(epoch FROM (
-    SELECT due_at FROM jobs_trigger
-    WHERE state IN ('pending', 'retrying') AND NOT held AND due_at > carillon_now()
-    ORDER BY due_at LIMIT 1) - carillon_clock())::float AS seconds;
+-- name: park
+-- Take triggers that wait for another one of their job out of the dispatcher's sight until release.
+-- index: primary key
+UPDATE jobs_trigger SET held = true, parked = true
+WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
+
+-- name: collapse
+-- At most one trigger of a collapsing job waits: the newest. What was parked before the given ones gives way to them.
+-- transition: pending -> skipped
+-- index: trigger_parked
+-- returns: id, reason
+UPDATE jobs_trigger t SET
+    state = 'skipped', reason = 'collapsed', finished_at = carillon_clock(), held = false, parked = false
+FROM unnest(%(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS newest(job_id, scheduled_for)
+WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = newest.job_id AND t.parked AND t.state = 'pending'
+  AND t.scheduled_for < newest.scheduled_for AND t.origin = 'schedule' AND t.replay_count = 0
+RETURNING t.id, t.reason;
+
+-- name: replace
+-- Make way for the given triggers: other ones of their jobs that wait are cancelled, running ones are asked to stop.
+-- transition: pending, retrying, queued -> cancelled
+-- index: trigger_unfinished_of_job
+-- returns: id, state
+UPDATE jobs_trigger SET
+    cancel_requested = state = 'running',
+    cancel_reason = CASE WHEN state = 'running' THEN 'preempted' ELSE '' END,
+    finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
+    reason = CASE WHEN state = 'running' THEN '' ELSE 'superseded' END,
+    state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
+    held = false, parked = false
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
+  AND (state IN ('queued', 'running', 'retrying') OR state = 'pending' AND parked)
+RETURNING id, state;
+
+-- name: supersede
+-- Cancel firings that a newer one of their job has overtaken.
+-- transition: pending -> cancelled
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger SET state = 'cancelled', reason = 'superseded', finished_at = carillon_clock()
+WHERE id = ANY(%(ids)s::uuid[]) AND state = 'pending'
+RETURNING id;

@@ -88,7 +88,8 @@ WITH outcome AS MATERIALIZED (
 ), moved AS (
     UPDATE jobs_trigger t SET
         state = CASE WHEN o.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE o.state END,
-        reason = CASE WHEN o.state = 'retrying' AND t.cancel_requested THEN 'requested' ELSE o.reason END,
+        reason = CASE WHEN o.state = 'cancelled' OR o.state = 'retrying' AND t.cancel_requested
+                      THEN coalesce(nullif(t.cancel_reason, ''), 'requested') ELSE o.reason END,
         due_at = CASE WHEN o.state = 'retrying' THEN carillon_clock() + o.delay ELSE t.due_at END,
         finished_at = CASE WHEN o.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
         result = o.result, lease_expires_at = NULL

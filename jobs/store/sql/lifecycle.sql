@@ -17,7 +17,7 @@ RETURNING id;
 -- name: hold_job
 -- Take a paused job's waiting triggers out of the dispatcher's sight, or (held = false) put them back.
 -- index: trigger_unfinished_of_job
-UPDATE jobs_trigger SET held = %(held)s
+UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: skip_paused
@@ -25,7 +25,8 @@ WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(hel
 -- transition: pending -> skipped
 -- index: trigger_unfinished_of_job
 -- returns: id
-UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false
+UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
+                        parked = false
 WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for <= carillon_now()
 RETURNING id;
@@ -54,9 +55,10 @@ WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued');
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
+    cancel_reason = CASE WHEN state = 'running' THEN 'job_cancelled' ELSE '' END,
     reason = CASE WHEN state = 'running' THEN '' ELSE 'job_cancelled' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
-    held = false
+    held = false, parked = false
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
@@ -68,9 +70,10 @@ RETURNING id;
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
+    cancel_reason = CASE WHEN state = 'running' THEN 'requested' ELSE '' END,
     reason = CASE WHEN state = 'running' THEN '' ELSE 'requested' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
-    held = false
+    held = false, parked = false
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
@@ -81,8 +84,9 @@ RETURNING id;
 -- index: primary key
 -- returns: id
 UPDATE jobs_trigger t SET
-    state = 'pending', reason = '', due_at = carillon_clock(), held = false, budget_start = t.attempt_count,
-    crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false, worker = '', progress = NULL,
+    state = 'pending', reason = '', due_at = carillon_clock(), held = false, parked = false,
+    budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
+    cancel_reason = '', worker = '', progress = NULL,
     result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL, job_version = j.version
 FROM jobs_job j
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s

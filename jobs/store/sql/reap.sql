@@ -23,7 +23,8 @@ WITH verdict AS MATERIALIZED (
 ), reaped AS (
     UPDATE jobs_trigger t SET
         state = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE v.state END,
-        reason = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'requested' ELSE v.reason END,
+        reason = CASE WHEN v.state = 'cancelled' OR v.state = 'retrying' AND t.cancel_requested
+                      THEN coalesce(nullif(t.cancel_reason, ''), 'requested') ELSE v.reason END,
         fence = t.fence + 1, crash_count = t.crash_count + 1,
         due_at = CASE WHEN v.state = 'retrying' THEN carillon_clock() + v.delay ELSE t.due_at END,
         finished_at = CASE WHEN v.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
