@@ -48,8 +48,9 @@ class TestTwoDispatchers:
             assert rival.do(dispatch).blocked
         assert len(rival.do(dispatch).queued) == 2
 
-    def test_start_one_of_a_job_that_must_not_overlap(self) -> None:
-        job = make_job(overlap_policy="skip")
+    @pytest.mark.parametrize("policy", ["skip", "queue", "collapse", "replace"])
+    def test_start_one_of_a_job_that_must_not_overlap(self, policy: str) -> None:
+        job = make_job(overlap_policy=policy)
         make_triggers(job, 4)
         at_once(*[lambda: dispatch(limit=1)] * 3)
         assert in_flight(job.tenant_id) == 1

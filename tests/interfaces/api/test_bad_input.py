@@ -91,7 +91,8 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "name that reverses text": ({"name": "a\u202eb"}, {"name"}),
     "unknown priority": ({"priority": "urgent"}, {"priority"}),
     "priority as a number": ({"priority": 1}, {"priority"}),
-    "overlap policy to come": ({"overlap_policy": "queue"}, {"overlap_policy"}),
+    "unknown overlap policy": ({"overlap_policy": "queued"}, {"overlap_policy"}),
+    "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "misfire policy to come": ({"misfire_policy": "backfill"}, {"misfire_policy"}),
     "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "unknown delivery": ({"delivery": "perhaps"}, {"delivery"}),
@@ -146,10 +147,12 @@ class TestCreate:
         assert jobs_stored() == 0
 
     def test_says_what_would_be_right(self, owner: Caller) -> None:
-        response = owner.post("/jobs", noop_job(job_type="webhok", overlap_policy="queue", priority="urgent"))
+        response = owner.post("/jobs", noop_job(job_type="webhok", delivery="exactly_once", priority="urgent"))
         messages = {error["field"]: error["message"] for error in response.json()["errors"]}
         assert "webhook" in messages["job_type"]
-        assert messages["overlap_policy"] == '"queue" arrives in a later release; use one of skip, allow.'
+        assert messages["delivery"] == (
+            '"exactly_once" arrives in a later release; use one of at_least_once, at_most_once.'
+        )
         assert messages["priority"] == "Must be one of critical, high, medium, low."
 
     def test_asks_the_schema_of_a_team_s_own_type(self, owner: Caller) -> None:
