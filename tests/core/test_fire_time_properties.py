@@ -236,17 +236,21 @@ class TestWhatIsToldOfFireTimes:
         assert (notice and (notice.at, notice.note)) == (first and (first.at, first.note))
 
     @examples(100)
-    @given(schedules_and_moments(), st.integers(1, 20), st.integers(0, 7200))
-    def test_plans_them_with_the_one_that_follows(
-        self, drawn: tuple[Schedule, datetime], limit: int, seconds: int
+    @given(
+        schedules_and_moments(),
+        st.lists(st.tuples(st.integers(0, 7200), st.integers(1, 20)), min_size=1, max_size=4),
+    )
+    def test_plans_them_with_the_one_that_follows_in_one_pass_after_another(
+        self, drawn: tuple[Schedule, datetime], passes: list[tuple[int, int]]
     ) -> None:
         schedule, since = drawn
-        until = since + timedelta(seconds=seconds)
-        plans = PlanCache(schedule_of=lambda job: job.schedule, until=until, limit=limit)
-        instants, following = plans.plan(StoredJob(schedule, since))
+        plans = PlanCache(schedule_of=lambda job: job.schedule)
         tick = timedelta(microseconds=1)
-        assert instants == fire_times(schedule, after=since - tick, until=until, limit=limit)
-        assert following == next_fire(schedule, after=instants[-1] if instants else until)
+        for seconds, limit in passes:
+            until = since + timedelta(seconds=seconds)
+            instants, following = plans.plan(StoredJob(schedule, since), until=until, limit=limit)
+            assert instants == fire_times(schedule, after=since - tick, until=until, limit=limit)
+            assert following == next_fire(schedule, after=instants[-1] if instants else until)
 
 
 class StoredJob:

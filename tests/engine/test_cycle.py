@@ -15,6 +15,7 @@ from jobs.engine.dispatcher import MESSAGES_PER_DISPATCH, Lane, messages
 from jobs.models import Job, Lease, Trigger
 from jobs.store.dispatch import Queued
 from jobs.store.execution import Grip
+from jobs.store.jobs import schedule_of
 from tests import factories
 from tests.engine.conftest import Beat, Broker
 from tests.factories import HOUR, MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
@@ -220,6 +221,7 @@ class TestMaterialize:
             return real(schedule, **bounds)
 
         monkeypatch.setattr(plans, "each_fire_time", counting)
+        monkeypatch.setattr(materializer, "PLANS", plans.PlanCache(schedule_of=schedule_of))
         cron = {"schedule_type": "cron", "interval": None, "cron_expression": "* * * * *"}
         minute = factories.now().replace(second=0, microsecond=0) + MINUTE
         same = [make_every(10, **cron, next_fire_at=minute) for _ in range(5)]

@@ -1,7 +1,8 @@
 """What a job fires in a stretch of time and when it fires next, computed once for all jobs of a kind.
 
-A million jobs have a few hundred expressions in a few dozen zones, and the jobs of one kind that are materialized
-together go on from the same instant: asking a dictionary is a hundred times cheaper than walking a calendar.
+A million jobs have a few hundred expressions in a few dozen zones, and jobs of one kind go on from the same instants:
+asking a dictionary is far cheaper than walking a calendar. A plan depends on nothing but the schedule and the zone
+database, so it may serve any later pass whose window it covers.
 """
 
 from collections.abc import Callable
@@ -25,34 +26,49 @@ class Plan(NamedTuple):
     instants: list[datetime]
     following: datetime | None
 
+    def covers(self, until: datetime, limit: int) -> bool:
+        """Whether it is also the plan up to ``until``, of at most ``limit`` instants."""
+        instants, following = self
+        return (
+            (following is None or until < following)
+            and (not instants or instants[-1] <= until)
+            and len(instants) <= limit
+        )
+
 
 class PlanCache:
-    """The plans of one pass up to ``until``, at most ``limit`` instants each.
+    """Plans by kind of job, kept from pass to pass: at most ``capacity``, then it begins anew.
 
     A job is any object with the columns of ``Job`` that ``schedule_of`` reads, and ``next_fire_at``.
     """
 
-    def __init__(self, *, schedule_of: Callable[[Any], Schedule], until: datetime, limit: int) -> None:
+    def __init__(self, *, schedule_of: Callable[[Any], Schedule], capacity: int = 20_000) -> None:
         self._schedule_of = schedule_of
-        self._until = until
-        self._limit = limit
+        self._capacity = capacity
         self._plans: dict[Any, Plan] = {}
 
-    def plan(self, job: Any) -> Plan:
-        """The plan of ``job`` from its ``next_fire_at`` on. Raises ``ScheduleError`` as ``fire_times`` does."""
+    def plan(self, job: Any, *, until: datetime, limit: int) -> Plan:
+        """At most ``limit`` firings of ``job`` from its ``next_fire_at`` to ``until``, and the one that follows.
+
+        Raises ``ScheduleError`` as ``fire_times`` does.
+        """
         if job.schedule_type != ScheduleType.CRON:
-            return self._computed(self._schedule_of(job), job.next_fire_at)
+            return _computed(self._schedule_of(job), job.next_fire_at, until, limit)
         kind = _kind_of_cron(job)
         plan = self._plans.get(kind)
-        if plan is None:
+        if plan is None or not plan.covers(until, limit):
+            if len(self._plans) >= self._capacity:
+                # Most are of instants gone by; to tell which costs more than to compute the others again.
+                self._plans.clear()
             schedule = replace(self._schedule_of(job), anchor=None)
-            plan = self._plans[kind] = self._computed(schedule, job.next_fire_at)
+            plan = self._plans[kind] = _computed(schedule, job.next_fire_at, until, limit)
         return plan
 
-    def _computed(self, schedule: Schedule, since: datetime) -> Plan:
-        instants: list[datetime] = []
-        for instant in each_fire_time(schedule, after=since - _TICK, until=LATEST):
-            if instant > self._until or len(instants) == self._limit:
-                return Plan(instants, instant)
-            instants.append(instant)
-        return Plan(instants, None)
+
+def _computed(schedule: Schedule, since: datetime, until: datetime, limit: int) -> Plan:
+    instants: list[datetime] = []
+    for instant in each_fire_time(schedule, after=since - _TICK, until=LATEST):
+        if instant > until or len(instants) == limit:
+            return Plan(instants, instant)
+        instants.append(instant)
+    return Plan(instants, None)
