@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-REQUIREMENTS := base local dev bench
+REQUIREMENTS := base local dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,7 +33,7 @@ lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 	@$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	@$(MANAGE) check
 
-bench: $(VENV)/.bench ## Measure beside a peer in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
+bench: $(VENV)/.run ## Measure beside a peer in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
 	@$(PY) -m benchmarks $(NAME) $(if $(JSON),--json)
 
 chaos: $(VENV)/.dev ## Kill -9 beats and workers of a real cluster and judge it from outside; SEED=n repeats a course
@@ -62,9 +62,4 @@ $(VENV)/.run: requirements/base.txt requirements/local.txt $(VENV)/.made
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	@echo "Installing what the tests and checks need (once)"
 	@$(PIP) -r requirements/dev.txt
-	@touch $@
-
-$(VENV)/.bench: requirements/bench.txt $(VENV)/.run
-	@echo "Installing the peers to measure beside (once)"
-	@$(PIP) -r requirements/bench.txt
 	@touch $@
