@@ -8,7 +8,7 @@ from jobs.core.calendar.notes import explained_fire_times
 from jobs.core.calendar.notices import next_clock_change_notice
 from jobs.core.calendar.words import describe
 from jobs.core.errors import ScheduleError
-from jobs.core.schedule import LATEST, Schedule
+from jobs.core.schedule import LATEST, Schedule, next_fire
 from jobs.core.states import JobStatus
 from jobs.core.timezones import tzdata_version
 from jobs.models import Job
@@ -31,6 +31,22 @@ def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any
             for firing in firings
         ],
     }
+
+
+def next_firing(job: Job, *, now: datetime) -> str | None:
+    """The next firing of an active job, whether it has its trigger already or not.
+
+    The job's own ``next_fire_at`` runs ahead by the look-ahead window: what callers ask for is when it fires.
+    """
+    if job.status != JobStatus.ACTIVE:
+        return None
+    if job.next_fire_at is not None and job.next_fire_at <= now:
+        return instant_text(job.next_fire_at)
+    try:
+        return instant_text(next_fire(schedule_of(job), after=now))
+    except ScheduleError:
+        # As below.
+        return None
 
 
 def clock_change(job: Job, *, now: datetime) -> dict[str, Any] | None:

@@ -101,7 +101,7 @@ class JobSerializer(DefinitionSerializer):
     status_reason = serializers.CharField(allow_blank=True)
     version = serializers.IntegerField()
     next_fire_at = serializers.DateTimeField(
-        allow_null=True, help_text="The next firing that is not among the triggers yet."
+        allow_null=True, help_text="The next firing; null when none is ahead or the job is not active."
     )
     clock_change = ClockChangeSerializer(
         allow_null=True,

@@ -16,7 +16,7 @@ from jobs.actions import jobs as actions
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import EditedMeanwhile, find_job
 from jobs.api.filters import JobFilter, JobTriggerFilter
-from jobs.api.firings import clock_change
+from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
 from jobs.api.schema import ETAG, IF_MATCH, endpoint
@@ -42,7 +42,11 @@ def answer(job: Job, status: int = 200) -> Response:
 
 
 def _shown(job: Job, *, now: datetime) -> dict[str, Any]:
-    return {**definition.representation(job), "clock_change": clock_change(job, now=now)}
+    return {
+        **definition.representation(job),
+        "next_fire_at": next_firing(job, now=now),
+        "clock_change": clock_change(job, now=now),
+    }
 
 
 def expected_version(request: Request) -> int | None:
