@@ -11,30 +11,27 @@ pausing what is paused, resuming what is active and cancelling what is cancelled
 
 import hashlib
 from collections.abc import Container
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError
 
 from jobs.actions import definition as definitions
 from jobs.actions import schedules
+from jobs.actions.overdue import materialize, record_overdue
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
-from jobs.core.schedule import fire_times, next_fire
+from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, Origin, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db, history, lifecycle
 from jobs.store import jobs as job_store
-from jobs.store.jobs import Firing
 from tenants.models import Tenant
 
 #: Below the quota by more than this, jobs are counted without a lock: no so many creators act at once.
 _QUOTA_MARGIN = 1000
-#: Firings that are put on record, one row each, before an edit or resume moves on from them.
-_MOST_OVERDUE = 1000
 _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
-_TICK = timedelta(microseconds=1)
 
 
 class EditedMeanwhile(Conflict):
@@ -58,6 +55,7 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
     with db.atomic():
         _check_quota(tenant)
         _save(job)
+        job_store.note_versions([job.id])
     return job
 
 
@@ -91,6 +89,7 @@ def update_job(
             setattr(job, name, value)
         job.next_fire_at, job.version, job.updated_at = next_fire_at, job.version + 1, now
         _save(job, [*changed, "next_fire_at", "version", "updated_at"])
+        job_store.note_versions([job.id])
         lifecycle.restamp(job_id=job.id, version=job.version, priority=job.priority, job_type=job.job_type)
         return job
 
@@ -104,7 +103,7 @@ def pause_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be paused")
         lifecycle.hand_back(job_id=job.id)
         lifecycle.hold(job_id=job.id, held=True)
-        return _set_status(job, JobStatus.PAUSED, next_fire_at=job.next_fire_at)
+        return _set_status(job, JobStatus.PAUSED, now=history.database_now(), next_fire_at=job.next_fire_at)
 
 
 def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
@@ -119,13 +118,13 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be resumed")
         now = history.database_now()
         try:
-            _record_overdue(job, now)
+            record_overdue(job=job, now=now)
             next_fire_at = next_fire(definitions.schedule_of(job), after=now)
         except ScheduleError as error:
             raise Conflict(str(error)) from error
-        lifecycle.skip_paused(job_id=job.id)
+        lifecycle.skip_paused(job_id=job.id, now=now)
         lifecycle.hold(job_id=job.id, held=False)
-        return _set_status(job, JobStatus.ACTIVE, next_fire_at=next_fire_at)
+        return _set_status(job, JobStatus.ACTIVE, now=now, next_fire_at=next_fire_at)
 
 
 def cancel_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
@@ -159,7 +158,7 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str) -> Trigger:
         key = f"job:{job.id}:run:{new_id()}"
         while True:
             # A trigger of the schedule may have this very microsecond; the clock moves on.
-            created = _materialize(job, [history.database_now()], origin=Origin.RUN_NOW, key=key)
+            created = materialize(job=job, instants=[history.database_now()], origin=Origin.RUN_NOW, key=key)
             if created:
                 return Trigger.objects.get(id=created[0])
 
@@ -234,20 +233,20 @@ def _save(job: Job, columns: list[str] | None = None) -> None:
         raise Conflict(f"Another job is named {job.name!r}; choose another name.", field="name") from error
 
 
-def _set_status(job: Job, status: JobStatus, *, next_fire_at: datetime | None) -> Job:
-    job.status, job.status_reason, job.next_fire_at = status, "", next_fire_at
-    job.updated_at = history.database_now()
+def _set_status(job: Job, status: JobStatus, *, now: datetime, next_fire_at: datetime | None) -> Job:
+    job.status, job.status_reason, job.next_fire_at, job.updated_at = status, "", next_fire_at, now
     job.save(update_fields=["status", "status_reason", "next_fire_at", "updated_at"])
+    job_store.note_versions([job.id])
     return job
 
 
 def _cancel(job: Job) -> Job:
     if job.status == JobStatus.CANCELLED:
         return job
-    if job.status == JobStatus.ACTIVE:
-        _record_overdue_if_computable(job, history.database_now())
+    now = history.database_now()
+    _record_overdue_if_computable(job, now)
     lifecycle.cancel_job(job_id=job.id)
-    return _set_status(job, JobStatus.CANCELLED, next_fire_at=None)
+    return _set_status(job, JobStatus.CANCELLED, now=now, next_fire_at=None)
 
 
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
@@ -257,51 +256,18 @@ def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetim
     if job.status == JobStatus.PAUSED:
         lifecycle.hold(job_id=job.id, held=True)
     lifecycle.hand_back(job_id=job.id)
-    lifecycle.withdraw_future(job_id=job.id)
+    lifecycle.withdraw_future(job_id=job.id, now=now)
     edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
     after = definitions.schedule_of(Job(**edited))
     return next_fire(after, after=now) if after == before else schedules.first_instant(after, now=now)
 
 
-def _record_overdue(job: Job, now: datetime) -> None:
-    """Insert the firings that fell due by ``now`` and that no beat has materialized, for none may vanish unrecorded.
-
-    At most ``_MOST_OVERDUE``, the oldest. Raises ``ScheduleError``.
-    """
-    if job.next_fire_at is None or job.next_fire_at > now:
-        return
-    schedule = definitions.schedule_of(job)
-    instants = fire_times(schedule, after=job.next_fire_at - _TICK, until=now, limit=_MOST_OVERDUE)
-    _materialize(job, instants)
-
-
 def _record_overdue_if_computable(job: Job, now: datetime) -> None:
     try:
-        _record_overdue(job, now)
+        record_overdue(job=job, now=now)
     except ScheduleError:
         # Such a schedule names no instants. This edit mends it, or this cancel ends it.
         return
-
-
-def _materialize(
-    job: Job, instants: list[datetime], *, origin: str = Origin.SCHEDULE, key: str = ""
-) -> list[UUID]:
-    return job_store.materialize(
-        [
-            Firing(
-                job_id=job.id,
-                tenant_id=job.tenant_id,
-                job_type=job.job_type,
-                job_version=job.version,
-                priority=job.priority,
-                scheduled_for=instant,
-                due_at=instant,
-                origin=str(origin),
-                idempotency_key=key,
-            )
-            for instant in instants
-        ]
-    )
 
 
 def _partition(job_id: UUID) -> int:

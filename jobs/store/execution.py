@@ -16,6 +16,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.states import AttemptState, TriggerState
 from jobs.models.fields import new_id
 from jobs.store import db
+from jobs.store.jobs import note_versions
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -133,7 +134,8 @@ def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
 
 def pause_gone(job_ids: Sequence[UUID]) -> None:
     """Pause jobs whose target answered 410 Gone (DESIGN §7)."""
-    _SQL["pause_gone"](job_ids=list(job_ids))
+    with db.atomic():
+        note_versions([row.id for row in _SQL["pause_gone"](job_ids=list(job_ids))])
 
 
 def _json_or_null(value: object) -> str | None:

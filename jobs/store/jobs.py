@@ -1,6 +1,6 @@
-"""Jobs as the materializer sees them: take what is due, insert its firings, move on, complete."""
+"""Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -65,7 +65,17 @@ def advance(next_fire_ats: dict[UUID, datetime | None]) -> None:
 
 def pause_broken(*, job_id: UUID, reason: str) -> None:
     """Pause a job whose schedule cannot be computed, with the reason."""
-    _SQL["pause_broken"](id=job_id, reason=reason)
+    with db.atomic():
+        note_versions([row.id for row in _SQL["pause_broken"](id=job_id, reason=reason)])
+
+
+def note_versions(job_ids: Sequence[UUID]) -> None:
+    """Put the jobs' present schedule and status on their timeline, valid from their ``updated_at`` on.
+
+    Belongs into every transaction that changes either; without it an audit cannot know what was to be expected.
+    """
+    if job_ids:
+        _SQL["note_versions"](ids=list(job_ids))
 
 
 def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
@@ -73,7 +83,9 @@ def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
 
     Returns the last id looked at (None at the end of the walk) and how many were completed.
     """
-    rows = _SQL["complete"](after=after, limit=limit)
+    with db.atomic():
+        rows = _SQL["complete"](after=after, limit=limit)
+        note_versions([row.id for row in rows if row.completed])
     return (rows[-1].id if len(rows) == limit else None), sum(row.completed for row in rows)
 
 
@@ -90,4 +102,25 @@ def schedule_of(job: Any) -> Schedule:
         ends_at=job.ends_at,
         dst_policy=job.dst_policy,
         cron_dialect=job.cron_dialect,
+    )
+
+
+def schedule_then(document: Mapping[str, Any]) -> Schedule:
+    """The schedule an entry of a job's timeline holds, as ``note_versions`` wrote it."""
+    seconds = document["interval_seconds"]
+    run_at, anchor, starts_at, ends_at = (
+        datetime.fromisoformat(document[name]) if document[name] else None
+        for name in ("run_at", "created_at", "starts_at", "ends_at")
+    )
+    return Schedule(
+        type=ScheduleType(document["schedule_type"]),
+        cron=document["cron_expression"] or None,
+        timezone=document["timezone"],
+        every=None if seconds is None else timedelta(seconds=seconds),
+        run_at=run_at,
+        anchor=anchor,
+        starts_at=starts_at,
+        ends_at=ends_at,
+        dst_policy=document["dst_policy"],
+        cron_dialect=document["cron_dialect"],
     )

@@ -1,6 +1,7 @@
 """What people do to triggers: cancel, replay, hold, withdraw. Called by ``jobs.actions`` inside its transaction."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from jobs.store import db
@@ -23,14 +24,14 @@ def hold(*, job_id: UUID, held: bool) -> None:
     _SQL["hold_job"](job_id=job_id, held=held)
 
 
-def skip_paused(*, job_id: UUID) -> int:
-    """Skip what fell due while the job was paused. Returns how many."""
-    return len(_SQL["skip_paused"](job_id=job_id))
+def skip_paused(*, job_id: UUID, now: datetime) -> int:
+    """Skip what fell due by ``now``, while the job was paused. Returns how many."""
+    return len(_SQL["skip_paused"](job_id=job_id, now=now))
 
 
-def withdraw_future(*, job_id: UUID) -> int:
-    """Remove firings that lie ahead and are no longer expected. Returns how many."""
-    return len(_SQL["withdraw_future"](job_id=job_id))
+def withdraw_future(*, job_id: UUID, now: datetime) -> int:
+    """Remove firings after ``now``: they are no longer expected. Returns how many."""
+    return len(_SQL["withdraw_future"](job_id=job_id, now=now))
 
 
 def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None:

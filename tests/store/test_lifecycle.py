@@ -49,7 +49,7 @@ class TestResume:
         due = make_trigger(job, held=True)
         ahead = make_trigger(job, held=True, scheduled_for=factories.now() + HOUR)
         retrying = make_trigger(job, "retrying", held=True)
-        assert store.skip_paused(job_id=job.id) == 1
+        assert store.skip_paused(job_id=job.id, now=factories.now()) == 1
         assert state_of(due) == ("skipped", "paused")
         assert states([ahead, retrying]) == ["pending", "retrying"]
 
@@ -60,7 +60,7 @@ class TestResume:
     )
     def test_keeps_what_somebody_asked_for_and_what_was_tried(self, columns: dict[str, Any]) -> None:
         trigger = make_trigger(held=True, **columns)
-        assert store.skip_paused(job_id=trigger.job_id) == 0
+        assert store.skip_paused(job_id=trigger.job_id, now=factories.now()) == 0
         assert state_of(trigger) == ("pending", "")
 
 
@@ -76,7 +76,7 @@ class TestEdit:
             make_trigger(job, "succeeded", scheduled_for=ahead + 3 * HOUR),
             make_trigger(scheduled_for=ahead),
         ]
-        assert store.withdraw_future(job_id=job.id) == 1
+        assert store.withdraw_future(job_id=job.id, now=factories.now()) == 1
         assert row(gone) == {}
         assert all(row(trigger) for trigger in kept)
 

@@ -150,6 +150,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "idempotency_keys": s.some("key"),
     },
     "jobs.advance": lambda s: {"ids": s.job_ids, "next_fire_ats": [s.now] * len(s.job_ids)},
+    "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
     "leases.take": lambda s: LEASE,
@@ -158,8 +159,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.lock_tenant": lambda s: {"tenant_id": 1},
     "lifecycle.hand_back_job": lambda s: {"job_id": one(s.job_ids)},
     "lifecycle.hold_job": lambda s: {"job_id": one(s.job_ids), "held": True},
-    "lifecycle.skip_paused": lambda s: {"job_id": one(s.job_ids)},
-    "lifecycle.withdraw_future": lambda s: {"job_id": one(s.job_ids)},
+    "lifecycle.skip_paused": lambda s: {"job_id": one(s.job_ids), "now": s.now},
+    "lifecycle.withdraw_future": lambda s: {"job_id": one(s.job_ids), "now": s.now},
     "lifecycle.restamp": lambda s: {
         "job_id": one(s.job_ids),
         "version": 2,

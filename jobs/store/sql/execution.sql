@@ -10,10 +10,10 @@
 -- index: primary key
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
-    SELECT w.*, job.version, job.name AS job_name, job.payload, job.timeout, job.retry_policy, job.delivery,
-           tenant.slug AS tenant, tenant.webhook_secret
+    SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
+           job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
-        LATERAL (SELECT job_id, tenant_id FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
+        LATERAL (SELECT job_id, tenant_id, payload FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
         LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
         LATERAL (SELECT slug, status, webhook_secret FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
@@ -112,5 +112,7 @@ SELECT id, state FROM moved;
 -- name: pause_gone
 -- The target says it is gone for good (HTTP 410): pause its jobs with the reason.
 -- index: primary key
+-- returns: id
 UPDATE jobs_job SET status = 'paused', status_reason = 'The target answered 410 Gone.', updated_at = carillon_clock()
-WHERE id = ANY(%(job_ids)s::uuid[]) AND status = 'active';
+WHERE id = ANY(%(job_ids)s::uuid[]) AND status = 'active'
+RETURNING id;

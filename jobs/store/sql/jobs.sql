@@ -2,10 +2,10 @@
 -- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes others.
 -- locks: job rows, SKIP LOCKED
 -- index: job_next_fire
--- returns: what a schedule needs, and the window's end
+-- returns: what a schedule needs, since when a firing without jitter is on time, and the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
-       starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at,
-       carillon_now() + %(look_ahead)s AS window_end
+       starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy,
+       carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
   AND (%(term)s::bigint IS NULL OR EXISTS (
@@ -41,14 +41,29 @@ RETURNING j.id;
 -- name: pause_broken
 -- A schedule that cannot be computed pauses its job with the reason; it never stops the batch.
 -- index: primary key
+-- returns: id
 UPDATE jobs_job SET status = 'paused', status_reason = left(%(reason)s, 500), updated_at = carillon_clock()
-WHERE id = %(id)s AND status = 'active';
+WHERE id = %(id)s AND status = 'active'
+RETURNING id;
+
+-- name: note_versions
+-- Put the jobs' present schedule and status on their timeline, from the moment they were changed: whatever changes
+-- either sets updated_at to the clock it decided by, and calls this in the same transaction.
+-- index: primary key
+INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
+SELECT gen_random_uuid(), id, tenant_id, version, status,
+       jsonb_build_object(
+           'schedule_type', schedule_type, 'cron_expression', cron_expression, 'cron_dialect', cron_dialect,
+           'timezone', timezone, 'interval_seconds', extract(epoch FROM "interval"), 'run_at', run_at,
+           'starts_at', starts_at, 'ends_at', ends_at, 'dst_policy', dst_policy, 'created_at', created_at),
+       updated_at
+FROM jobs_job WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: complete
--- Jobs with nothing left to materialize and nothing unfinished are completed. Walks by id from %(after)s, so that
+-- Jobs with nothing left to materialize, nothing unfinished and nothing to catch up with are completed. Walks by id from %(after)s, so that
 -- a crowd of unfinished ones cannot hide the finished.
 -- locks: job rows, SKIP LOCKED
--- index: job_exhausted, trigger_unfinished_of_job
+-- index: job_exhausted, trigger_unfinished_of_job, catchup_of_job
 -- returns: id, and whether it was completed
 WITH candidate AS (
     SELECT id FROM jobs_job
@@ -61,6 +76,7 @@ WITH candidate AS (
       -- Not NOT EXISTS, which may become a join that reads every unfinished trigger there is.
       AND (SELECT t.id FROM jobs_trigger t
            WHERE t.job_id = jobs_job.id AND t.state IN ('pending', 'queued', 'running', 'retrying') LIMIT 1) IS NULL
+      AND (SELECT c.id FROM jobs_catchup c WHERE c.job_id = jobs_job.id AND c.finished_at IS NULL LIMIT 1) IS NULL
     RETURNING id
 )
 SELECT candidate.id, done.id IS NOT NULL AS completed FROM candidate LEFT JOIN done USING (id) ORDER BY candidate.id;

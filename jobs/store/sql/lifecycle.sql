@@ -28,7 +28,7 @@ WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(hel
 UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                         parked = false
 WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
-  AND scheduled_for <= carillon_now()
+  AND scheduled_for <= %(now)s
 RETURNING id;
 
 -- name: withdraw_future
@@ -37,7 +37,7 @@ RETURNING id;
 -- returns: id
 DELETE FROM jobs_trigger
 WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
-  AND scheduled_for > carillon_now()
+  AND scheduled_for > %(now)s
 RETURNING id;
 
 -- name: restamp
