@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.core.timezones import tzdata_version
-from jobs.engine import materializer
+from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
 from jobs.store.leases import Reign
 from tests import factories
