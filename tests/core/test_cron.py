@@ -146,6 +146,19 @@ class TestParseCron:
             parse_cron(text, dialect)
         assert refusal.value.errors["cron"][0].startswith(beginning)
 
+    @settings(max_examples=600, deadline=None)
+    @given(
+        st.lists(st.text("0159*/,-?#LW JANSUFRI@H\t", max_size=7), max_size=7),
+        st.sampled_from(("unix", "quartz")),
+    )
+    def test_refuses_or_reads_whatever_it_is_given(self, fields, dialect):
+        try:
+            expression = parse_cron(" ".join(fields), dialect)
+        except InvalidInput:
+            return
+        assert parse_cron(expression.text, dialect) == expression
+        assert next(expression.walls(after=datetime(2000, 1, 1))) > datetime(2000, 1, 1)
+
     def test_refuses_a_dialect_it_does_not_know(self):
         with pytest.raises(ValueError, match="spring"):
             parse_cron("0 0 2 * * *", "spring")

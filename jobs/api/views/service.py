@@ -22,7 +22,7 @@ from jobs.api.serializers import (
     TenantSerializer,
 )
 from jobs.api.views.base import Endpoint
-from jobs.core.errors import InvalidInput
+from jobs.core.errors import Conflict, InvalidInput, ScheduleError
 from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import IN_FLIGHT
 from jobs.handlers import JobType, registry
@@ -70,7 +70,7 @@ class JobPreviewView(Endpoint):
     @endpoint(
         "The next firings of a job, were it active",
         responses={200: PreviewSerializer},
-        problems=(404,),
+        problems=(404, 409),
         parameters=[
             OpenApiParameter("count", int, description=f"1 to {_MOST_FIRINGS}; {_FEW_FIRINGS} by default.")
         ],
@@ -81,7 +81,10 @@ class JobPreviewView(Endpoint):
         job = find_job(tenant=self.tenant, job_id=job_id)
         if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST_FIRINGS:
             raise InvalidInput({"count": f"Must be a whole number from 1 to {_MOST_FIRINGS}."})
-        return Response(preview(schedule_of(job), after=history.database_now(), count=int(given)))
+        try:
+            return Response(preview(schedule_of(job), after=history.database_now(), count=int(given)))
+        except ScheduleError as error:
+            raise Conflict(str(error)) from error
 
 
 class SchedulePreviewView(Endpoint):

@@ -148,6 +148,15 @@ class TestPreview:
         ]
 
 
+    def test_of_a_job_whose_zone_is_gone_is_a_conflict_that_says_so(self, owner: Caller) -> None:
+        job = factories.make_job(
+            owner.tenant, schedule_type="cron", cron_expression="0 2 * * *", timezone="Gone/Away"
+        )
+        response = owner.get(f"/jobs/{job.id}/preview")
+        assert response.status_code == 409
+        assert "Gone/Away" in response.json()["detail"]
+
+
 class TestRefusal:
     @pytest.mark.parametrize(
         ("expression", "dialect", "where"),
