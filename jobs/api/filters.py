@@ -12,7 +12,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.policies import Priority
 from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import REASONS, JobStatus, TriggerState
-from jobs.models import Job, Trigger
+from jobs.models import Job, SkippedRange, Trigger
 
 _REASONS = tuple(reason for reasons in REASONS.values() for reason in reasons)
 
@@ -77,6 +77,23 @@ class FiringFilter(filters.FilterSet):
 
 class JobTriggerFilter(FiringFilter):
     state = filters.ChoiceFilter(choices=_choices(TriggerState))
+
+
+class SkippedRangeFilter(filters.FilterSet):
+    """``JobTriggerFilter`` as it applies to a range: the same parameters, for the firings it stands for."""
+
+    job_type = filters.CharFilter(field_name="job__job_type")
+    reason = filters.CharFilter()
+    scheduled_for_after = InstantFilter(field_name="until_at", lookup_expr="gte")
+    scheduled_for_before = InstantFilter(field_name="from_at", lookup_expr="lt")
+    state = filters.CharFilter(method="by_state")
+
+    class Meta:
+        model = SkippedRange
+        fields: tuple[str, ...] = ()
+
+    def by_state(self, queryset: QuerySet[SkippedRange], name: str, value: str) -> QuerySet[SkippedRange]:
+        return queryset if value == TriggerState.SKIPPED else queryset.none()
 
 
 class DeadLetterFilter(FiringFilter):

@@ -15,6 +15,23 @@ from rest_framework.request import Request
 
 from jobs.core.errors import InvalidInput
 from jobs.core.schedule import EARLIEST, LATEST
+from jobs.core.states import SKIP_REASONS
+
+_INSTANT = {"type": "string", "format": "date-time"}
+SKIPPED_RANGES = {
+    "type": "array",
+    "description": "Runs of skipped firings in this page's stretch of time that are kept as one record, newest first.",
+    "items": {
+        "type": "object",
+        "required": ["from_at", "until_at", "count", "reason"],
+        "properties": {
+            "from_at": _INSTANT,
+            "until_at": _INSTANT | {"description": "The last of them."},
+            "count": {"type": "integer"},
+            "reason": {"type": "string", "enum": list(SKIP_REASONS)},
+        },
+    },
+}
 
 
 class IdCursorPagination(CursorPagination):
@@ -58,9 +75,25 @@ class IdCursorPagination(CursorPagination):
 
 
 class FiringCursorPagination(IdCursorPagination):
-    """Triggers of one job, the latest firing first; no two of a job have the same ``scheduled_for``."""
+    """Triggers of one job, the latest firing first; no two of a job have the same ``scheduled_for``.
+
+    A page also says which ranges of skipped firings fall into its stretch of time; the view adds them.
+    """
 
     ordering = "-scheduled_for"
+
+    @property
+    def stretch(self) -> tuple[datetime | None, datetime | None]:
+        """The time this page stands for, ``after < t <= until``: pages leave no gap, and the outer ones no end."""
+        after = datetime.fromisoformat(str(self.next_position)) if self.has_next else None
+        until = self.page[0].scheduled_for if self.has_previous and self.page else None
+        return after, until
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        answer = super().get_paginated_response_schema(schema)
+        answer["required"].append("skipped_ranges")
+        answer["properties"]["skipped_ranges"] = SKIPPED_RANGES
+        return answer
 
     @staticmethod
     def read_position(text: str) -> object:

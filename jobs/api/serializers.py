@@ -13,7 +13,7 @@ from jobs.core.backoff import Backoff, Jitter
 from jobs.core.policies import CronDialect, DstPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
-from jobs.models import Attempt, Trigger
+from jobs.models import Attempt, SkippedRange, Trigger
 
 PRIORITIES = [priority.label for priority in Priority]
 
@@ -131,6 +131,15 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
 
     def get_priority(self, trigger: Trigger) -> str:
         return Priority(trigger.priority).label
+
+
+class SkippedRangeSerializer(serializers.ModelSerializer[SkippedRange]):
+    """Described to OpenAPI by ``jobs.api.pagination``, as a part of a page."""
+
+    class Meta:
+        model = SkippedRange
+        fields = ("from_at", "until_at", "count", "reason")
+        read_only_fields = fields
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -15,7 +16,7 @@ from jobs.actions import definition
 from jobs.actions import jobs as actions
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import EditedMeanwhile, find_job
-from jobs.api.filters import JobFilter, JobTriggerFilter
+from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
@@ -25,12 +26,16 @@ from jobs.api.serializers import (
     ChangesSerializer,
     DefinitionSerializer,
     JobSerializer,
+    SkippedRangeSerializer,
     StatusSerializer,
     TriggerSerializer,
 )
 from jobs.api.views.base import Endpoint
-from jobs.models import Attempt, Job, Trigger
+from jobs.models import Attempt, Job, SkippedRange, Trigger
 from jobs.store.history import database_now
+
+#: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
+_MOST_RANGES = 200
 
 
 def answer(job: Job, status: int = 200) -> Response:
@@ -218,7 +223,20 @@ class JobTriggersView(Endpoint):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         job = find_job(tenant=self.tenant, job_id=job_id)
-        return self.page_of(Trigger.objects.filter(job=job))
+        page = self.page_of(Trigger.objects.filter(job=job))
+        page.data["skipped_ranges"] = SkippedRangeSerializer(self._ranges(job), many=True).data
+        return page
+
+    def _ranges(self, job: Job) -> QuerySet[SkippedRange]:
+        """What the page says of firings that have no trigger each."""
+        assert isinstance(self.paginator, FiringCursorPagination)
+        after, until = self.paginator.stretch
+        ranges = SkippedRange.objects.filter(job=job).order_by("-until_at")
+        if after is not None:
+            ranges = ranges.filter(until_at__gt=after)
+        if until is not None:
+            ranges = ranges.filter(from_at__lte=until)
+        return SkippedRangeFilter(self.request.query_params, ranges).qs[:_MOST_RANGES]
 
 
 class JobAttemptsView(Endpoint):

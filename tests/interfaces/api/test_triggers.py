@@ -1,10 +1,11 @@
 """``/triggers``, ``/dead-letters`` and what the caller may know of itself."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from tests.factories import make_attempt, make_job, make_trigger, make_triggers, now, states
+from jobs.models import Job, SkippedRange
+from tests.factories import HOUR, MINUTE, make_attempt, make_job, make_trigger, make_triggers, now, states
 from tests.interfaces.api.caller import Caller
 from tests.interfaces.api.test_jobs import ids_of
 
@@ -24,6 +25,62 @@ class TestATrigger:
         assert owner.post(f"{path}/cancel").json()["state"] == "cancelled"
         assert owner.post(f"{path}/replay").json()["state"] == "pending"
         assert owner.post(f"{path}/replay").status_code == 409
+
+
+class TestTheTriggersOfAJob:
+    """Four triggers, a minute from each other, and ranges of skipped firings between and around them."""
+
+    @pytest.fixture
+    def job(self, owner: Caller) -> Job:
+        job = make_job(owner.tenant)
+        self.moment = now() - HOUR
+        for number in range(4):
+            make_trigger(job, scheduled_for=self.moment + number * 10 * MINUTE)
+        for number, reason in enumerate(("misfire", "coalesced", "paused", "frozen", "overlap")):
+            since = self.moment + (number * 10 - 8) * MINUTE
+            SkippedRange.objects.create(
+                job=job,
+                tenant_id=job.tenant_id,
+                job_version=1,
+                from_at=since,
+                until_at=since + 6 * MINUTE,
+                count=7,
+                reason=reason,
+                created_at=now(),
+            )
+        return job
+
+    def test_come_with_the_ranges_of_skipped_firings(self, owner: Caller, job: Job) -> None:
+        page = owner.get(f"/jobs/{job.id}/triggers").json()
+        assert [trigger["origin"] for trigger in page["results"]] == ["schedule"] * 4
+        ranges = page["skipped_ranges"]
+        assert [skipped["reason"] for skipped in ranges] == [
+            "overlap", "frozen", "paused", "coalesced", "misfire"
+        ]  # fmt: skip
+        assert ranges[-1]["count"] == 7
+        assert datetime.fromisoformat(ranges[-1]["until_at"]) == self.moment - 2 * MINUTE
+
+    def test_come_with_those_of_the_page_s_own_time_on_each_page(self, owner: Caller, job: Job) -> None:
+        first = owner.get(f"/jobs/{job.id}/triggers?page_size=2").json()
+        assert [skipped["reason"] for skipped in first["skipped_ranges"]] == ["overlap", "frozen", "paused"]
+        second = owner.get(first["next"]).json()
+        assert [skipped["reason"] for skipped in second["skipped_ranges"]] == ["coalesced", "misfire"]
+        back = owner.get(second["previous"]).json()
+        assert back["skipped_ranges"] == first["skipped_ranges"]
+
+    @pytest.mark.parametrize(
+        ("query", "reasons"),
+        [
+            ("state=succeeded", []),
+            ("reason=paused", ["paused"]),
+            ("scheduled_for_after={after}", ["overlap", "frozen"]),
+            ("scheduled_for_before={after}", ["paused", "coalesced", "misfire"]),
+        ],
+    )
+    def test_filter_the_ranges_too(self, owner: Caller, job: Job, query: str, reasons: list[str]) -> None:
+        after = (self.moment + 20 * MINUTE).isoformat().replace("+00:00", "Z")
+        page = owner.get(f"/jobs/{job.id}/triggers?{query.format(after=after)}").json()
+        assert [skipped["reason"] for skipped in page["skipped_ranges"]] == reasons
 
 
 class TestListOfTriggers:
