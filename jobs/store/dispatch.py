@@ -117,7 +117,7 @@ def _carry_out(picked: Sequence[Any], done: Dispatched) -> None:
 def _make_way(by_verdict: Mapping[str, Sequence[Any]]) -> dict[UUID, str]:
     """Park what waits; older ones of its job give way as its policy says. Returns what ended, with the reason."""
     waiting, replacing = by_verdict.get("wait", ()), by_verdict.get("replace", ())
-    ended = {}
+    ended: dict[UUID, str] = {}
     if parked := [row.id for row in (*waiting, *replacing)]:
         _SQL["park"](ids=parked)
     if newest := [row for row in waiting if row.overlap_policy == "collapse"]:

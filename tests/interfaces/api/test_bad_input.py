@@ -92,7 +92,6 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "unknown priority": ({"priority": "urgent"}, {"priority"}),
     "priority as a number": ({"priority": 1}, {"priority"}),
     "unknown overlap policy": ({"overlap_policy": "queued"}, {"overlap_policy"}),
-    "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "misfire policy to come": ({"misfire_policy": "backfill"}, {"misfire_policy"}),
     "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "unknown delivery": ({"delivery": "perhaps"}, {"delivery"}),
