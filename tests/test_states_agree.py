@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 #: Statements that move triggers, and the verbs they carry out.
 VERBS = {
     "jobs.materialize": {Verb.MATERIALIZE},
+    "catchup.skip": {Verb.SKIP},
     "dispatch.dispatch": {Verb.DISPATCH},
     "dispatch.skip": {Verb.SKIP},
     "dispatch.collapse": {Verb.SKIP},

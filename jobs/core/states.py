@@ -89,11 +89,12 @@ def _row(verb: Verb, sources: set[TriggerState], targets: set[TriggerState]) -> 
 S = TriggerState
 #: ``reap`` of a running trigger is the verb ``retry`` or ``bury`` done by the beat: it appears under ``reap`` with all
 #: three targets. ``claim`` hands a trigger of a paused, cancelled or edited job back to ``pending``.
+#: ``skip`` of a firing that was missed without a trigger records it as one that is skipped from the start.
 #: ``renew`` moves nothing: it holds a running trigger where it is.
 TRANSITIONS: dict[Verb, tuple[Transition, ...]] = {
     Verb.MATERIALIZE: (_row(Verb.MATERIALIZE, set(), {S.PENDING}),),
     Verb.DISPATCH: (_row(Verb.DISPATCH, {S.PENDING, S.RETRYING}, {S.QUEUED}),),
-    Verb.SKIP: (_row(Verb.SKIP, {S.PENDING}, {S.SKIPPED}),),
+    Verb.SKIP: (_row(Verb.SKIP, {S.PENDING}, {S.SKIPPED}), _row(Verb.SKIP, set(), {S.SKIPPED})),
     Verb.CLAIM: (_row(Verb.CLAIM, {S.QUEUED}, {S.RUNNING, S.PENDING}),),
     Verb.RENEW: (_row(Verb.RENEW, {S.RUNNING}, {S.RUNNING}),),
     Verb.SUCCEED: (_row(Verb.SUCCEED, {S.RUNNING}, {S.SUCCEEDED}),),

@@ -1,4 +1,4 @@
-"""One turn of a beat: lead, materialize, dispatch, reap, keep house; then say how long to sleep (DESIGN §6).
+"""One turn of a beat: lead, materialize, dispatch, catch up, reap, keep house; then say how long to sleep (DESIGN §6).
 
 Steps are bounded in rows, and the database bounds each statement in time, so a turn is far shorter than the lease.
 When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
@@ -13,9 +13,11 @@ from django.db import connection
 
 from jobs.conf import EngineSettings
 from jobs.engine.dispatcher import Lane, Message, dispatch
+from jobs.engine.firing.catchup import CatchUps
+from jobs.engine.firing.materializer import materialize
+from jobs.engine.firing.pace import Pace
 from jobs.engine.housekeeper import Housekeeper
 from jobs.engine.leader import Leader
-from jobs.engine.materializer import materialize
 from jobs.engine.reaper import reap
 from jobs.store import db
 from jobs.store import dispatch as dispatch_store
@@ -32,6 +34,8 @@ AWAY_SECONDS = 1.0
 #: commit and publish, and the usual deadline would make that firing later than a change of leaders may.
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
+#: How long a turn may keep on-time work waiting for the sake of the past.
+CATCH_UP_BUDGET = timedelta(milliseconds=150)
 RELEASE_JOBS = 500
 START = UUID(int=0)
 
@@ -55,6 +59,8 @@ class Cycle:
         self._publish = publish
         self._ready = ready
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
+        self._pace = Pace()
+        self._catch_ups = CatchUps(pace=self._pace)
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
         self._reap_at = 0.0
         self._parked_after = START
@@ -95,18 +101,20 @@ class Cycle:
             )
             blocked, upcoming = result.blocked, result.seconds_to_next
             more = more or result.count >= self._settings.dispatch_batch
+        catching_up = self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
             reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
             self._housekeeper.keep()
         if more:
             return 0.0
-        longest = BLOCKED_SECONDS if blocked else self._settings.max_sleep_ms / 1000
+        longest = BLOCKED_SECONDS if blocked or catching_up else self._settings.max_sleep_ms / 1000
         return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
     def _materialize(self, reign: Reign) -> bool:
         limit = self._settings.materialize_batch
-        return materialize(reign=reign, look_ahead=self._settings.look_ahead, limit=limit) == limit
+        taken = materialize(reign=reign, look_ahead=self._settings.look_ahead, limit=limit, pace=self._pace)
+        return taken == limit
 
     @staticmethod
     def _bound_waits() -> None:

@@ -97,6 +97,8 @@ class CatchUp(models.Model):
     until_at = models.DateTimeField()
     cursor = models.DateTimeField()
     tail = ArrayField(models.DateTimeField(), default=list)
+    #: How many firings a backfill comprises.
+    expected = models.PositiveBigIntegerField(null=True, blank=True)
     fired = models.PositiveBigIntegerField(default=0)
     skipped = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField()

@@ -44,6 +44,8 @@ class Trigger(models.Model):
     parked = models.BooleanField(default=False, db_default=False)
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
+    #: Of a run now that was given its own; null: the job's.
+    payload = models.JSONField(null=True, blank=True)
     fence = models.PositiveIntegerField(default=0)
     attempt_count = models.PositiveIntegerField(default=0)
     budget_start = models.PositiveIntegerField(default=0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,15 +9,15 @@ from django.db import connection
 
 from jobs.core.calendar import plans
 from jobs.engine import cycle as module
-from jobs.engine import materializer
 from jobs.engine.dispatcher import MESSAGES_PER_DISPATCH, Lane, messages
+from jobs.engine.firing import materializer
 from jobs.models import Job, Lease, Trigger
 from jobs.store.dispatch import Queued
 from jobs.store.execution import Grip
 from jobs.store.jobs import schedule_of
 from tests import factories
 from tests.engine.conftest import Beat, Broker
-from tests.factories import HOUR, MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
+from tests.factories import MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
 
 Clock = Callable[[timedelta], None]
 
@@ -33,12 +32,6 @@ def make_every(seconds: int, **columns: Any) -> Job:
 
 def instants(job: Job) -> list[datetime]:
     return sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))
-
-
-def outcomes(job: Job) -> list[tuple[str, str]]:
-    """(state, reason) of every firing that is due by now, in order."""
-    due = Trigger.objects.filter(job=job, scheduled_for__lte=factories.now()).order_by("scheduled_for")
-    return list(due.values_list("state", "reason"))
 
 
 @pytest.mark.django_db
@@ -254,54 +247,6 @@ class TestMaterialize:
         clock(MINUTE)
         beat.turn()
         assert [len(instants(job)) for job in jobs] == [5] * 4
-
-
-@pytest.mark.django_db
-class TestOutage:
-    """Nothing ran for a while; afterwards every instant the schedule named has exactly one record."""
-
-    @pytest.mark.parametrize("away", [MINUTE, 2 * HOUR], ids=["a minute", "two hours"])
-    @pytest.mark.parametrize("policy", ["fire_once", "skip", "fire_all"])
-    @pytest.mark.parametrize("seconds", [10, 60])
-    def test_leaves_no_instant_without_a_record(
-        self, beat: Beat, clock: Clock, away: timedelta, policy: str, seconds: int
-    ) -> None:
-        job = make_every(seconds, misfire_policy=policy, overlap_policy="allow")
-        beat.step()
-        clock(away + 5 * SECOND)
-        beat.step()
-        every = timedelta(seconds=seconds)
-        found = instants(job)
-        assert found == [job.created_at + every * k for k in range(1, len(found) + 1)]
-        assert found[-1] + every > factories.now() + MINUTE - SECOND
-        assert "pending" not in {state for state, _ in outcomes(job)}
-
-    def test_of_two_hours_fires_once_and_accounts_for_the_rest(
-        self, beat: Beat, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(materializer, "MAX_FIRINGS", 50)  # several passes before all are there
-        job = make_every(60, misfire_policy="fire_once")
-        clock(2 * HOUR + 30 * SECOND)
-        for _ in range(4):
-            beat.step()
-        found = outcomes(job)
-        assert len(found) == 120
-        # The last missed one, and the one half a minute old, which is within its grace.
-        assert found[-2:] == [("queued", "")] * 2
-        assert set(found[:-2]) == {("skipped", "misfire"), ("skipped", "coalesced")}
-        assert 58 <= found.count(("skipped", "misfire")) <= 62
-
-    def test_of_cron_keeps_to_the_minute(self, beat: Beat, clock: Clock) -> None:
-        minute = factories.now().replace(second=0, microsecond=0) + MINUTE
-        job = make_every(
-            60, schedule_type="cron", interval=None, cron_expression="*/5 * * * *", next_fire_at=minute
-        )
-        clock(2 * HOUR)
-        beat.step()
-        found = instants(job)
-        assert 23 <= len(found) <= 26
-        assert all(instant.minute % 5 == 0 and instant.second == 0 for instant in found)
-        assert {later - earlier for earlier, later in pairwise(found)} == {5 * MINUTE}
 
 
 @pytest.mark.django_db(transaction=True)

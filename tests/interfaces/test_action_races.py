@@ -11,7 +11,7 @@ from django.db import connection
 from jobs.actions import jobs as actions
 from jobs.actions import triggers
 from jobs.core.errors import CarillonError
-from jobs.engine.materializer import materialize
+from jobs.engine.firing.materializer import materialize
 from jobs.models import Job, Trigger
 from jobs.store import db
 from tests import factories

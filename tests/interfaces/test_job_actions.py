@@ -12,7 +12,7 @@ from jobs.actions.definition import representation
 from jobs.actions.jobs import EditedMeanwhile
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.states import TriggerState
-from jobs.engine.materializer import materialize
+from jobs.engine.firing.materializer import materialize
 from jobs.models import Job, Trigger
 from tenants.models import Tenant
 from tests import factories

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from jobs.engine import materializer
+from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
 from jobs.store import history, jobs, lifecycle
 from tests import factories

@@ -16,7 +16,7 @@ from jobs.core.schedule import LATEST, Schedule, ScheduleType, each_fire_time
 _TICK = timedelta(microseconds=1)
 #: All that decides a cron job's firings from its next one on; when it was created is not among it.
 _kind_of_cron = attrgetter(
-    "cron_expression", "timezone", "next_fire_at", "dst_policy", "cron_dialect", "starts_at", "ends_at"
+    "cron_expression", "timezone", "dst_policy", "cron_dialect", "starts_at", "ends_at"
 )
 
 
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
         """Whether it is also the plan up to ``until``, of at most ``limit`` instants."""
         instants, following = self
         return (
-            (following is None or until < following)
+            (following is None or until < following or len(instants) == limit)
             and (not instants or instants[-1] <= until)
             and len(instants) <= limit
         )
@@ -47,21 +47,22 @@ class PlanCache:
         self._capacity = capacity
         self._plans: dict[Any, Plan] = {}
 
-    def plan(self, job: Any, *, until: datetime, limit: int) -> Plan:
-        """At most ``limit`` firings of ``job`` from its ``next_fire_at`` to ``until``, and the one that follows.
+    def plan(self, job: Any, *, until: datetime, limit: int, since: datetime | None = None) -> Plan:
+        """At most ``limit`` firings of ``job`` from ``since`` to ``until``, and the one that follows.
 
-        Raises ``ScheduleError`` as ``fire_times`` does.
+        ``since`` is its ``next_fire_at`` by default. Raises ``ScheduleError`` as ``fire_times`` does.
         """
+        since = since or job.next_fire_at
         if job.schedule_type != ScheduleType.CRON:
-            return _computed(self._schedule_of(job), job.next_fire_at, until, limit)
-        kind = _kind_of_cron(job)
+            return _computed(self._schedule_of(job), since, until, limit)
+        kind = (since, _kind_of_cron(job))
         plan = self._plans.get(kind)
         if plan is None or not plan.covers(until, limit):
             if len(self._plans) >= self._capacity:
                 # Most are of instants gone by; to tell which costs more than to compute the others again.
                 self._plans.clear()
             schedule = replace(self._schedule_of(job), anchor=None)
-            plan = self._plans[kind] = _computed(schedule, job.next_fire_at, until, limit)
+            plan = self._plans[kind] = _computed(schedule, since, until, limit)
         return plan
 
 

@@ -1,0 +1,64 @@
+"""How fast past firings may become triggers: twice the normal rate of dispatch in all (DESIGN §9).
+
+The leader counts what it materializes on time for each tenant; past firings may come at that rate beside it, and no
+more of them than two seconds' worth may wait undispatched, so that they never stand in the way of on-time work. Kept in
+memory alone, one small record a tenant: a new leader learns the rate with its first passes.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+WINDOW_SECONDS = 60.0
+#: A tenant that fires less often than once a second still catches up.
+SLOWEST_PER_SECOND = 1.0
+MOST_WAITING_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Tenant:
+    rate: float
+    counted_at: float
+    tokens: float
+    filled_at: float
+
+
+class Pace:
+    """A token bucket for each tenant, filled at the tenant's own rate. ``monotonic`` gives seconds."""
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._tenants: dict[int, _Tenant] = {}
+
+    def note(self, tenant_id: int, firings: int) -> None:
+        """``firings`` on-time triggers of the tenant were materialized."""
+        tenant = self._tenant(tenant_id)
+        tenant.rate += firings / WINDOW_SECONDS
+
+    def per_second(self, tenant_id: int) -> float:
+        """Past firings of the tenant that may become triggers in a second."""
+        return max(SLOWEST_PER_SECOND, self._tenant(tenant_id).rate)
+
+    def allowance(self, tenant_id: int, *, waiting: int) -> int:
+        """How many may do so now, while ``waiting`` of them wait for dispatch."""
+        rate, tenant = self.per_second(tenant_id), self._tenants[tenant_id]
+        now = self._monotonic()
+        # A bucket holds one second's worth: what a busy leader missed is not made up for in a burst.
+        tenant.tokens = min(rate, tenant.tokens + rate * (now - tenant.filled_at))
+        tenant.filled_at = now
+        return max(0, min(int(tenant.tokens), int(rate * MOST_WAITING_SECONDS) - waiting))
+
+    def spend(self, tenant_id: int, firings: int) -> None:
+        """``firings`` past ones have become triggers."""
+        self._tenant(tenant_id).tokens -= firings
+
+    def _tenant(self, tenant_id: int) -> _Tenant:
+        """The tenant's record, its rate as it is now: an average over the last minute that fades with age."""
+        now = self._monotonic()
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None:
+            tenant = self._tenants[tenant_id] = _Tenant(0.0, now, SLOWEST_PER_SECOND, now)
+        tenant.rate *= math.exp((tenant.counted_at - now) / WINDOW_SECONDS)
+        tenant.counted_at = now
+        return tenant

@@ -1,0 +1,5 @@
+"""Firings of the past: what an outage left behind, and what a backfill asks for (DESIGN §9, misfire).
+
+``walk`` takes catch-up in hand and moves it on; ``ledger`` puts on record what does not run. The tables are the model
+``CatchUp`` and ``SkippedRange``. Everything here joins the caller's transaction, so a step that dies is repeated.
+"""

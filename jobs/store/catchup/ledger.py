@@ -1,0 +1,106 @@
+"""What the ledger says of past firings: which have a record already, and which are skipped.
+
+A few skipped firings become triggers, a long run of them one range, so that no outage floods the ledger.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.models.fields import new_id
+from jobs.store import db
+
+_SQL = db.queries("catchup")
+#: More skipped firings of one job than this are kept as ranges (DESIGN §9).
+MOST_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """One firing that does not run. ``job`` has the columns job_id, tenant_id, job_type, job_version and priority."""
+
+    job: Any
+    scheduled_for: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Firings that follow each other in a job's schedule and do not run, the first and the last of ``count``.
+
+    ``floor``: a range that ended before it is not lengthened, for between the two lie firings of another fate.
+    """
+
+    job_id: UUID
+    tenant_id: int
+    job_version: int
+    from_at: datetime
+    until_at: datetime
+    count: int
+    reason: str
+    floor: datetime
+
+
+def recorded(
+    stretches: Sequence[tuple[UUID, datetime, datetime]], *, limit: int
+) -> dict[UUID, list[datetime]]:
+    """Which instants of each (job, from, until) have a trigger already: the first ``limit``, ascending, by job."""
+    found: dict[UUID, list[datetime]] = {}
+    if stretches:
+        job_ids, from_ats, until_ats = map(list, zip(*stretches, strict=True))
+        rows = _SQL["recorded"](job_ids=job_ids, from_ats=from_ats, until_ats=until_ats, limit=limit)
+        for row in rows:
+            found.setdefault(row.job_id, []).append(row.scheduled_for)
+    return found
+
+
+def skip(skips: Sequence[Skip]) -> None:
+    """Record firings that do not run, a trigger each; one that has its trigger already is left alone."""
+    if not skips:
+        return
+    instants = [skip.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z") for skip in skips]
+    _SQL["skip"](
+        ids=[new_id() for _ in skips],
+        job_ids=[skip.job.job_id for skip in skips],
+        tenant_ids=[skip.job.tenant_id for skip in skips],
+        job_types=[skip.job.job_type for skip in skips],
+        job_versions=[skip.job.job_version for skip in skips],
+        scheduled_fors=[skip.scheduled_for for skip in skips],
+        reasons=[skip.reason for skip in skips],
+        priorities=[skip.job.priority for skip in skips],
+        idempotency_keys=[
+            f"job:{skip.job.job_id}:scheduled_for:{instant}"
+            for skip, instant in zip(skips, instants, strict=True)
+        ],
+    )
+
+
+def skip_ranges(runs: Sequence[Run]) -> None:
+    """Record runs of firings that do not run as ranges; one that goes on where the last ended lengthens it."""
+    if runs:
+        _SQL["skip_range"](
+            ids=[new_id() for _ in runs],
+            job_ids=[run.job_id for run in runs],
+            tenant_ids=[run.tenant_id for run in runs],
+            job_versions=[run.job_version for run in runs],
+            from_ats=[run.from_at for run in runs],
+            until_ats=[run.until_at for run in runs],
+            counts=[run.count for run in runs],
+            reasons=[run.reason for run in runs],
+            floors=[run.floor for run in runs],
+        )
+
+
+def unbroken(
+    instants: Sequence[datetime], holes: Sequence[datetime]
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """(first, last, count) of each part of ``instants`` that no hole lies within; both ascending."""
+    start = 0
+    while start < len(instants):
+        hole = bisect_right(holes, instants[start])
+        end = bisect_left(instants, holes[hole], start) if hole < len(holes) else len(instants)
+        yield instants[start], instants[end - 1], end - start
+        start = end

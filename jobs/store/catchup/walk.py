@@ -1,0 +1,111 @@
+"""Catch-up in hand: begin it, take what is next, note how far it came, end it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.models.fields import new_id
+from jobs.store import db
+from jobs.store.leases import Reign
+
+_SQL = db.queries("catchup")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A stretch of a job's past firings, both ends included. ``expected``: how many there are, if that is known."""
+
+    job_id: UUID
+    tenant_id: int
+    job_version: int
+    origin: str
+    policy: str
+    from_at: datetime
+    until_at: datetime
+    expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a catch-up: everything up to ``cursor`` is dealt with, save ``tail``, which is to run."""
+
+    id: UUID
+    cursor: datetime
+    tail: Sequence[datetime]
+    fired: int
+    skipped: int
+    done: bool
+
+
+def begin(pasts: Sequence[Past]) -> list[UUID]:
+    """Note past firings that are still to be decided or run. Returns the catch-ups' ids."""
+    if not pasts:
+        return []
+    ids = [new_id() for _ in pasts]
+    _SQL["begin"](
+        ids=ids,
+        job_ids=[past.job_id for past in pasts],
+        tenant_ids=[past.tenant_id for past in pasts],
+        job_versions=[past.job_version for past in pasts],
+        origins=[past.origin for past in pasts],
+        policies=[past.policy for past in pasts],
+        from_ats=[past.from_at for past in pasts],
+        until_ats=[past.until_at for past in pasts],
+        expecteds=[past.expected for past in pasts],
+    )
+    return ids
+
+
+def absorb(pasts: Sequence[Past]) -> list[Past]:
+    """The same stretches, begun as early as firings of theirs still wait undispatched; those lose their triggers."""
+    if not pasts:
+        return []
+    rows = _SQL["absorb"](
+        job_ids=[past.job_id for past in pasts], grace_ends=[past.until_at for past in pasts]
+    )
+    earliest: dict[UUID, datetime] = {}
+    for row in rows:
+        earliest[row.job_id] = min(row.scheduled_for, earliest.get(row.job_id, row.scheduled_for))
+    return [
+        replace(past, from_at=min(past.from_at, earliest.get(past.job_id, past.from_at))) for past in pasts
+    ]
+
+
+def take_undecided(*, reign: Reign, after: UUID, limit: int) -> list[Any]:
+    """Lock up to ``limit`` catch-ups after the id ``after`` whose firings wait for their policy's word."""
+    return _SQL["take_undecided"](**reign.proof(), after=after, limit=limit)
+
+
+def waiting() -> dict[int, int]:
+    """Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet."""
+    return {row.tenant_id: row.waiting for row in _SQL["waiting"]()}
+
+
+def take_decided(*, reign: Reign, tenant_id: int, after: UUID, backlog: int, limit: int) -> list[Any]:
+    """Lock up to ``limit`` catch-ups of a tenant, after the id ``after``, with firings that are to run.
+
+    Jobs with ``backlog`` of such triggers waiting are passed over.
+    """
+    return _SQL["take_decided"](
+        **reign.proof(), tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
+    )
+
+
+def advance(steps: Sequence[Progress]) -> None:
+    """Write each catch-up's progress, in the transaction that recorded its firings."""
+    if steps:
+        _SQL["advance"](
+            ids=[step.id for step in steps],
+            cursors=[step.cursor for step in steps],
+            tails=["{" + ",".join(f'"{at.isoformat()}"' for at in step.tail) + "}" for step in steps],
+            fireds=[step.fired for step in steps],
+            skippeds=[step.skipped for step in steps],
+            dones=[step.done for step in steps],
+        )
+
+
+def end(*, job_id: UUID) -> list[Any]:
+    """End a job's unfinished catch-up. Returns what was left undecided: version, stretch, cursor and tail of each."""
+    return _SQL["end_job"](job_id=job_id)

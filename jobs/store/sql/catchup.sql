@@ -1,0 +1,147 @@
+-- name: begin
+-- Note past firings that are still to be decided, or run.
+INSERT INTO jobs_catchup (id, job_id, tenant_id, job_version, origin, policy, from_at, until_at, cursor, tail, fired,
+    skipped, expected, created_at)
+SELECT b.id, b.job_id, b.tenant_id, b.job_version, b.origin, b.policy, b.from_at, b.until_at,
+       b.from_at - interval '1 microsecond', '{}', 0, 0, b.expected, carillon_clock()
+FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_versions)s::int[],
+            %(origins)s::text[], %(policies)s::text[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[],
+            %(expecteds)s::bigint[])
+     AS b(id, job_id, tenant_id, job_version, origin, policy, from_at, until_at, expected);
+
+-- name: absorb
+-- Take back what the jobs missed and still waits with a trigger, never dispatched: it is decided with the rest of their
+-- outage, so that no policy counts the two apart.
+-- index: trigger_unfinished_of_job
+-- returns: job_id, scheduled_for
+DELETE FROM jobs_trigger t
+USING unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
+WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.state = 'pending' AND t.origin = 'schedule'
+  AND t.fence = 0 AND t.replay_count = 0 AND NOT t.held AND t.scheduled_for <= w.grace_end
+RETURNING t.job_id, t.scheduled_for;
+
+-- name: take_undecided
+-- Catch-up whose firings still wait for their policy's word, in order of id after %(after)s, locked until the
+-- transaction ends. Jobs that are paused hold theirs.
+-- locks: catch-up rows, SKIP LOCKED
+-- index: catchup_unfinished, primary key of jobs_job
+-- returns: the catch-up, and of its job what a schedule and the policies need; next_fire_at is where to go on
+SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.from_at, c.until_at, c.cursor, c.tail,
+       c.cursor + interval '1 microsecond' AS next_fire_at, c.created_at - j.catchup_window AS window_start, j.job_type,
+       j.priority, j.max_catchup, j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at,
+       j.ends_at, j.dst_policy, j.cron_dialect, j.created_at, carillon_now() AS taken_at
+FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j
+WHERE c.finished_at IS NULL AND c.id > %(after)s::uuid AND c.policy <> 'fire_all' AND c.cursor < c.until_at
+  AND j.status IN ('active', 'completed')
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+ORDER BY c.id
+LIMIT %(limit)s
+FOR UPDATE OF c SKIP LOCKED;
+
+-- name: waiting
+-- Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet.
+-- index: catchup_unfinished, trigger_catchup_waiting
+-- returns: tenant_id, waiting
+SELECT c.tenant_id,
+       (SELECT count(*) FROM jobs_trigger t
+        WHERE t.tenant_id = c.tenant_id AND t.origin IN ('catchup', 'backfill') AND t.state = 'pending' AND NOT t.held)
+           AS waiting
+FROM (SELECT DISTINCT tenant_id FROM jobs_catchup
+      WHERE finished_at IS NULL AND (policy = 'fire_all' OR cursor >= until_at)) c
+ORDER BY c.tenant_id;
+
+-- name: take_decided
+-- One tenant's catch-up with firings that are to run, in order of id after %(after)s, locked until the transaction
+-- ends. A job that has enough of them waiting gets no more: they run one at a time.
+-- locks: catch-up rows, SKIP LOCKED
+-- index: catchup_unfinished, primary key of jobs_job, trigger_unfinished_of_job
+-- returns: the catch-up, and of its job what a schedule and a trigger need
+SELECT c.id, c.job_id, c.tenant_id, c.origin, c.policy, c.until_at, c.cursor, c.tail, j.version AS job_version, j.job_type,
+       j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy,
+       j.cron_dialect, j.created_at, carillon_now() AS taken_at
+FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j
+WHERE c.finished_at IS NULL AND c.tenant_id = %(tenant_id)s AND c.id > %(after)s::uuid
+  AND (c.policy = 'fire_all' OR c.cursor >= c.until_at) AND j.status IN ('active', 'completed')
+  AND (SELECT count(*) FROM (
+           SELECT 1 FROM jobs_trigger t
+           WHERE t.job_id = c.job_id AND t.state = 'pending' AND t.origin IN ('catchup', 'backfill')
+           LIMIT %(backlog)s) w) < %(backlog)s
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+ORDER BY c.id
+LIMIT %(limit)s
+FOR UPDATE OF c SKIP LOCKED;
+
+-- name: recorded
+-- The firings of some jobs, each in a stretch of time, that have a trigger already.
+-- index: trigger_one_per_firing
+-- returns: job_id, scheduled_for; ascending for each job
+SELECT w.job_id, t.scheduled_for
+FROM unnest(%(job_ids)s::uuid[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[]) AS w(job_id, from_at, until_at),
+    LATERAL (SELECT scheduled_for FROM jobs_trigger
+             WHERE job_id = w.job_id AND scheduled_for >= w.from_at AND scheduled_for <= w.until_at
+             ORDER BY scheduled_for LIMIT %(limit)s) t;
+
+-- name: skip
+-- Put firings on record that do not run, a trigger each; one that has its trigger already is left alone.
+-- transition: - -> skipped
+-- returns: ids of the new triggers
+INSERT INTO jobs_trigger (
+    id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
+    idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested, created_at,
+    finished_at)
+SELECT f.id, f.job_id, f.tenant_id, f.job_type, f.job_version, 'schedule', f.scheduled_for, f.scheduled_for, 'skipped',
+       f.reason, false, f.priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock(), carillon_clock()
+FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_types)s::text[],
+            %(job_versions)s::int[], %(scheduled_fors)s::timestamptz[], %(reasons)s::text[], %(priorities)s::smallint[],
+            %(idempotency_keys)s::text[])
+     AS f(id, job_id, tenant_id, job_type, job_version, scheduled_for, reason, priority, idempotency_key)
+ON CONFLICT (job_id, scheduled_for) DO NOTHING
+RETURNING id;
+
+-- name: skip_range
+-- Put runs of firings that do not run on record as ranges. A run that goes on where the job's last range of the same
+-- version and reason ended, no earlier than %(floors)s, lengthens it; a trigger between the two keeps them apart.
+-- index: skippedrange_of_job, trigger_one_per_firing
+WITH run AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_versions)s::int[],
+                         %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[], %(counts)s::bigint[],
+                         %(reasons)s::text[], %(floors)s::timestamptz[])
+        AS r(id, job_id, tenant_id, job_version, from_at, until_at, count, reason, floor)
+), adjoining AS MATERIALIZED (
+    SELECT run.*, last.id AS range_id
+    FROM run, LATERAL (
+        SELECT id, job_version, reason, until_at FROM jobs_skippedrange s
+        WHERE s.job_id = run.job_id AND s.until_at < run.from_at AND s.until_at >= run.floor
+        ORDER BY s.until_at DESC LIMIT 1) last
+    WHERE last.job_version = run.job_version AND last.reason = run.reason
+      AND NOT EXISTS (
+          SELECT 1 FROM jobs_trigger t
+          WHERE t.job_id = run.job_id AND t.scheduled_for > last.until_at AND t.scheduled_for < run.from_at)
+), lengthened AS (
+    UPDATE jobs_skippedrange s SET until_at = a.until_at, count = s.count + a.count
+    FROM adjoining a
+    WHERE s.id = ANY(ARRAY(SELECT range_id FROM adjoining)) AND s.id = a.range_id
+)
+INSERT INTO jobs_skippedrange (id, job_id, tenant_id, job_version, from_at, until_at, count, reason, created_at)
+SELECT id, job_id, tenant_id, job_version, from_at, until_at, count, reason, carillon_clock()
+FROM run WHERE id NOT IN (SELECT id FROM adjoining);
+
+-- name: advance
+-- How far each catch-up has come, in the transaction that recorded the firings before; done ones are finished.
+-- index: primary key
+UPDATE jobs_catchup c SET
+    cursor = n.cursor, tail = n.tail::timestamptz[], fired = c.fired + n.fired, skipped = c.skipped + n.skipped,
+    finished_at = CASE WHEN n.done THEN carillon_clock() END
+FROM unnest(%(ids)s::uuid[], %(cursors)s::timestamptz[], %(tails)s::text[], %(fireds)s::bigint[], %(skippeds)s::bigint[],
+            %(dones)s::boolean[]) AS n(id, cursor, tail, fired, skipped, done)
+WHERE c.id = ANY(%(ids)s::uuid[]) AND c.id = n.id AND c.finished_at IS NULL;
+
+-- name: end_job
+-- End what a job still had to catch up with: it was edited, cancelled or deleted. Waits for a step that holds it.
+-- index: catchup_of_job
+-- returns: what was left undecided of each
+UPDATE jobs_catchup SET finished_at = carillon_clock()
+WHERE job_id = %(job_id)s AND finished_at IS NULL
+RETURNING id, job_version, origin, from_at, until_at, cursor, tail;
