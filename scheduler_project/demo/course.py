@@ -1,8 +1,8 @@
 """The demo from start to exit code.
 
 Up: receiver, ``manage.py up``, tenants, jobs. Then it plays until it is interrupted or its time is over; in the latter
-case every firing up to a few seconds ago is judged. Down, in every case and in this order: jobs deleted (the next
-demo's receiver has another port), ``up`` drained, receiver closed.
+case every firing up to a few seconds ago is judged, and the ledger audited. Down, in every case and in this order: jobs
+deleted (the next demo's receiver has another port), ``up`` drained, receiver closed.
 
 The first SIGINT, SIGTERM or SIGHUP ends the play and lets the way down run; a further one hastens ``up``. Exit codes:
 0 for a good verdict and for an interrupted demo that had no end of its own, 1 for a bad verdict or a failure,
@@ -26,7 +26,7 @@ from scheduler_project.demo.receiver import Receiver
 from scheduler_project.demo.scenario import WARM_UP, CreatedJob, Reception, SampleJob, sample_jobs
 from scheduler_project.demo.system import DemoError, System
 from scheduler_project.demo.table import Board, live_view, plain_line, verdict_table
-from scheduler_project.demo.verdict import GRACE, Verdict, judge
+from scheduler_project.demo.verdict import GRACE, LedgerAudit, Verdict, judge
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REDRAW_SECONDS = 0.5
@@ -69,6 +69,7 @@ class Demo:
                 raise
             return 128 + self._interrupted_by if self.options.lasts else 0
         self.console.print(verdict_table(verdict))
+        self.console.print(f"Ledger: {verdict.ledger.says}", highlight=False, markup=False)
         style, word = ("bold green", "PASSED") if verdict.passed else ("bold red", "FAILED")
         self.console.print(f"[{style}]{word}[/]  {verdict.summary}", highlight=False)
         return 0 if verdict.passed else 1
@@ -188,7 +189,14 @@ class Demo:
         deliveries = tuple(self._receiver.deliveries)
         refused = [job for job in jobs if job.sample.reception is Reception.REFUSED]
         dead_letters = {job.id: await clients[job.sample.tenant].dead_letters(job.id) for job in refused}
-        return judge(jobs, deliveries=deliveries, dead_letters=dead_letters, horizon=horizon)
+        code, said = await self._system.audit()
+        return judge(
+            jobs,
+            deliveries=deliveries,
+            dead_letters=dead_letters,
+            horizon=horizon,
+            ledger=LedgerAudit(passed=code == 0, says=said),
+        )
 
 
 async def _delete_jobs(clients: Clients) -> None:

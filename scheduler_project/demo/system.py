@@ -105,6 +105,24 @@ class System(AbstractAsyncContextManager["System"]):
         code = await self._process.wait()
         raise DemoError(f"`manage.py up` ended with {code}:\n{self._log_end()}")
 
+    async def audit(self) -> tuple[int, str]:
+        """Hold the ledger against the schedules: exit code of ``manage.py audit_firings``, and what it said."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "manage.py", "audit_firings"),
+            cwd=PROJECT_DIR,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+        try:
+            said, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                _signal(process, signal.SIGKILL)
+        return await process.wait(), said.decode(errors="replace").strip()
+
     def hasten(self) -> None:
         """Make an ordered stop quicker, as a second Ctrl-C at ``up`` would. May be called at any time."""
         if self._process:

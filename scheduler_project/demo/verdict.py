@@ -4,7 +4,7 @@ A firing is *delivered* when its last request got the receiver's final answer, *
 request came more than ``LATEST_ARRIVAL`` after the nominal instant; *doubled* when a request came after the final
 answer, an attempt number came twice, or it bore two idempotency keys. Retries are none of these. Requests for
 instants nobody promised, or before their time, are *phantoms*. A refused firing must stand among the dead letters.
-A demo that delivered nothing at all has shown nothing, and fails.
+A demo that delivered nothing at all has shown nothing, and fails. So does one whose ledger differs from its schedules.
 """
 
 from collections import Counter, defaultdict
@@ -53,15 +53,25 @@ class JobVerdict:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LedgerAudit:
+    """What ``manage.py audit_firings`` said of every firing since the data directory was made."""
+
+    passed: bool
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The demo as a whole."""
 
     jobs: Sequence[JobVerdict]
+    ledger: LedgerAudit
 
     @property
     def passed(self) -> bool:
-        """Something was delivered and nothing went wrong."""
-        return any(job.delivered for job in self.jobs) and not any(job.faults for job in self.jobs)
+        """Something was delivered, nothing went wrong, and every firing is on record."""
+        delivered = any(job.delivered for job in self.jobs)
+        return delivered and self.ledger.passed and not any(job.faults for job in self.jobs)
 
     @property
     def summary(self) -> str:
@@ -75,6 +85,8 @@ class Verdict:
         said = [f"{count} {what}" for what, count in faults.items()]
         if not delivered:
             said.append("nothing was delivered, so nothing is shown")
+        if not self.ledger.passed:
+            said.append("the ledger differs from the schedules")
         return f"{delivered} of {expected} firings delivered; " + (", ".join(said) or "all once and on time")
 
 
@@ -84,6 +96,7 @@ def judge(
     deliveries: Iterable[Delivery],
     dead_letters: Mapping[str, Collection[datetime]],
     horizon: datetime,
+    ledger: LedgerAudit,
 ) -> Verdict:
     """Judge every firing of ``jobs`` up to ``horizon``.
 
@@ -95,7 +108,8 @@ def judge(
         if delivery.scheduled and delivery.scheduled_for <= horizon:
             by_job[delivery.job_id].append(delivery)
     return Verdict(
-        jobs=[_judge_job(job, by_job[job.id], dead_letters.get(job.id, ()), horizon) for job in jobs]
+        jobs=[_judge_job(job, by_job[job.id], dead_letters.get(job.id, ()), horizon) for job in jobs],
+        ledger=ledger,
     )
 
 

@@ -161,6 +161,7 @@ class TestKill:
             late = max(delivery.late_seconds for delivery in deliveries)
             print(f"workers: {len(deliveries)} firings, {len(doubled)} doubled, at most {late:.1f} s late")
             assert_doubled_within_lost(stage, receiver, doubled)
+            print(stage.manage("audit_firings"))
         assert stage.exit_status == 0
 
     def test_does_so_with_leader_election_off_and_two_beats(self, receiver, rng):
@@ -177,4 +178,5 @@ class TestKill:
             deliveries, doubled = judge(schedule, receiver, stage, horizon=time.time())
             print(f"workers: {len(deliveries)} firings, {len(doubled)} doubled")
             assert_doubled_within_lost(stage, receiver, doubled)
+            print(stage.manage("audit_firings"))
         assert stage.exit_status == 0

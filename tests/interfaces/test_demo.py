@@ -25,9 +25,10 @@ from scheduler_project.demo.scenario import (
 )
 from scheduler_project.demo.system import own_environment
 from scheduler_project.demo.table import Board, live_view, plain_line, verdict_table
-from scheduler_project.demo.verdict import Verdict, judge
+from scheduler_project.demo.verdict import LedgerAudit, Verdict, judge
 
 START = datetime(2026, 3, 1, 12, 0, 30, 123456, tzinfo=UTC)
+IN_ORDER = LedgerAudit(passed=True, says="differences: none")
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
@@ -64,9 +65,16 @@ def delivery(scheduled_for: datetime, *, lag: float = 0.05, attempt: int = 1, st
 
 
 def verdict_of(
-    job: CreatedJob, deliveries: list[Delivery], *, dead: set[datetime] = frozenset(), until: float = 12
+    job: CreatedJob,
+    deliveries: list[Delivery],
+    *,
+    dead: set[datetime] = frozenset(),
+    until: float = 12,
+    ledger: LedgerAudit = IN_ORDER,
 ) -> Verdict:
-    return judge([job], deliveries=deliveries, dead_letters={job.id: dead}, horizon=after(until))
+    return judge(
+        [job], deliveries=deliveries, dead_letters={job.id: dead}, horizon=after(until), ledger=ledger
+    )
 
 
 class TestScenario:
@@ -121,6 +129,12 @@ class TestVerdict:
 
     def test_fails_when_nothing_came(self):
         assert not verdict_of(created(), []).passed
+
+    def test_fails_when_the_ledger_differs(self):
+        differs = LedgerAudit(passed=False, says="missing: one")
+        verdict = verdict_of(created(), [delivery(after(5)), delivery(after(10))], ledger=differs)
+        assert not verdict.passed
+        assert verdict.summary.endswith("the ledger differs from the schedules")
 
     def test_fails_when_nothing_was_expected_either(self):
         verdict = verdict_of(created(), [], until=3)
