@@ -6,6 +6,7 @@ be edited and is shown as the API shows it.
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from django.contrib import admin
@@ -35,7 +36,7 @@ from jobs.core.policies import Priority
 from jobs.core.schedule import LATEST, fire_times
 from jobs.core.states import JobStatus
 from jobs.core.timezones import load_zone
-from jobs.models import Job, Trigger
+from jobs.models import Job, SkippedRange, Trigger
 from jobs.store.history import database_now
 
 MOST_SHOWN = 10
@@ -232,7 +233,6 @@ def schedule_text(job: Job) -> str:
 def overview(job: Job) -> dict[str, Any]:
     """What a job's page says above its form: status, the latest firings, the next ones in UTC and the zone."""
     now = database_now()
-    recent = Trigger.objects.filter(job_id=job.id, scheduled_for__lte=now).order_by("-scheduled_for")
     instants, problem = next_instants(job, now=now, limit=MOST_SHOWN)
     zone = UTC if problem else load_zone(job.timezone)
     return {
@@ -243,18 +243,37 @@ def overview(job: Job) -> dict[str, Any]:
         "firings": [{"utc": instant_cell(at), "local": instant_cell(at, zone=zone)} for at in instants],
         "problem": problem,
         "jitter": duration_cell(job.jitter) if job.jitter else "",
-        "recent": [_recent(trigger) for trigger in recent[:MOST_SHOWN]],
+        "recent": _recent(job, now=now),
         "all_triggers_url": f"{reverse('admin:jobs_trigger_changelist')}?q={job.id}",
     }
 
 
-def _recent(trigger: Trigger) -> dict[str, Any]:
+def _recent(job: Job, *, now: datetime) -> list[dict[str, Any]]:
+    """The latest triggers and ranges of skipped firings, together by time."""
+    triggers = Trigger.objects.filter(job_id=job.id, scheduled_for__lte=now).order_by("-scheduled_for")
+    ranges = SkippedRange.objects.filter(job_id=job.id).order_by("-until_at")
+    rows = [(trigger.scheduled_for, _fired(trigger)) for trigger in triggers[:MOST_SHOWN]]
+    rows += [(skipped.until_at, _skipped(skipped)) for skipped in ranges[:MOST_SHOWN]]
+    rows.sort(key=itemgetter(0), reverse=True)
+    return [shown for _, shown in rows[:MOST_SHOWN]]
+
+
+def _fired(trigger: Trigger) -> dict[str, Any]:
     started, finished = trigger.started_at, trigger.finished_at
     return {
-        "link": trigger_link(trigger.id, instant_cell(trigger.scheduled_for)),
+        "at": trigger_link(trigger.id, instant_cell(trigger.scheduled_for)),
         "state": state_label(trigger.state, trigger.reason),
         "attempts": trigger.attempt_count,
         "duration": duration_cell(finished - started if started and finished else None),
+    }
+
+
+def _skipped(skipped: SkippedRange) -> dict[str, Any]:
+    return {
+        "at": instant_cell(skipped.until_at),
+        "state": state_label("skipped", skipped.reason),
+        "count": f"{skipped.count:,}",
+        "since": instant_cell(skipped.from_at),
     }
 
 

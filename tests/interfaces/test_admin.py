@@ -21,7 +21,7 @@ from django_celery_results.models import TaskResult
 from jobs.admin import dead_letter
 from jobs.admin.job_form import JobForm
 from jobs.admin.shared.lists import first_id_since
-from jobs.models import Job, Lease, Trigger
+from jobs.models import Job, Lease, SkippedRange, Trigger
 from tenants.actions import authenticate, create_api_key, create_tenant
 from tenants.models import ApiKey, Tenant
 from tests import factories
@@ -458,6 +458,22 @@ class TestJobButtons:
         text = operator.get(reverse("admin:jobs_job_change", args=[job.id])).content.decode()
         assert text.count("02:00:00.000 IST") == 10
         assert text.count("20:30:00.000 UTC") == 10
+
+    def test_the_page_shows_ranges_of_skipped_firings_among_the_triggers(
+        self, world: World, operator: Client
+    ) -> None:
+        SkippedRange.objects.create(
+            job=world.job,
+            tenant_id=world.job.tenant_id,
+            job_version=1,
+            from_at=factories.now() - timedelta(days=1),
+            until_at=factories.now(),
+            count=1440,
+            reason="paused",
+            created_at=factories.now(),
+        )
+        text = operator.get(reverse("admin:jobs_job_change", args=[world.job.id])).content.decode()
+        assert "1,440 firings since" in text
 
 
 class TestTriggerPage:
