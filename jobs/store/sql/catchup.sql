@@ -11,13 +11,16 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(jo
 
 -- name: absorb
 -- Take back what the jobs missed and still waits with a trigger, never dispatched: it is decided with the rest of their
--- outage, so that no policy counts the two apart.
--- index: trigger_unfinished_of_job
+-- outage, so that no policy counts the two apart. Not what another schedule or status of the job named, nor what lies
+-- before a range: the stretch would name instants that are none, or on record already.
+-- index: trigger_unfinished_of_job, primary key of jobs_job, skippedrange_of_job
 -- returns: job_id, scheduled_for
 DELETE FROM jobs_trigger t
 USING unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
 WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.state = 'pending' AND t.origin = 'schedule'
   AND t.fence = 0 AND t.replay_count = 0 AND NOT t.held AND t.scheduled_for <= w.grace_end
+  AND t.scheduled_for > (SELECT updated_at FROM jobs_job WHERE id = t.job_id)
+  AND (SELECT id FROM jobs_skippedrange WHERE job_id = t.job_id AND until_at >= t.scheduled_for LIMIT 1) IS NULL
 RETURNING t.job_id, t.scheduled_for;
 
 -- name: take_undecided

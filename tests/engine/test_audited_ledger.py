@@ -1,0 +1,97 @@
+"""Outages, whatever a person does meanwhile, and the audit: it finds nothing missing at any moment of catching up."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from jobs.actions import jobs as actions
+from jobs.actions.audit import audit
+from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from tests import factories
+from tests.engine.conftest import Beat
+from tests.engine.test_outage import Engine
+from tests.factories import HOUR, MINUTE, SECOND, make_tenant
+
+Clock = Callable[[timedelta], None]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
+DAY = 24 * HOUR
+POLICIES = ("fire_once", "skip", "fire_all", "backfill")
+
+
+def create(policy: str, *, every_seconds: int = 60) -> Job:
+    schedule = {"type": "interval", "every_seconds": every_seconds}
+    document = {"name": "nightly", "job_type": "noop", "schedule": schedule, "overlap_policy": "queue"}
+    job = actions.create_job(tenant=make_tenant(), definition=document)
+    Job.objects.filter(id=job.id).update(misfire_policy=policy)
+    return job
+
+
+def differences() -> list[tuple[str, datetime]]:
+    found = audit(
+        jobs=Job.objects.all(), since=factories.utc(2000, 1, 1), until=factories.now() - SECOND, keep=20
+    )
+    return [(kind, at) for result in found for kind, at, _ in result.differences]
+
+
+@pytest.fixture
+def engine(beat: Beat) -> Engine:
+    return Engine(beat)
+
+
+class TestTheAudit:
+    @pytest.mark.parametrize("policy", POLICIES)
+    @pytest.mark.parametrize("away", [5 * MINUTE, 2 * HOUR, 2 * DAY], ids=["minutes", "hours", "days"])
+    def test_finds_nothing_while_and_after_an_outage_is_caught_up_with(
+        self, engine: Engine, clock: Clock, policy: str, away: timedelta
+    ) -> None:
+        job = create(policy, every_seconds=600 if policy == "fire_all" and away == 2 * DAY else 60)
+        engine.turn()
+        clock(away)
+        for _ in range(5):
+            engine.turn()
+            engine.time.seconds += 1
+            assert differences() == []
+        engine.settle()
+        clock(away + 10 * MINUTE)
+        engine.settle()
+        assert differences() == []
+        gone = Trigger.objects.filter(job=job, scheduled_for__lte=factories.now() - MINUTE).first()
+        assert gone is not None
+        gone.delete()
+        assert differences() == [("missing", gone.scheduled_for)]
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda **job: actions.update_job(changes={"schedule": {"every_seconds": 45}}, **job),
+            lambda **job: actions.update_job(changes={"priority": "low"}, **job),
+            actions.pause_job,
+            actions.cancel_job,
+            actions.delete_job,
+        ],
+        ids=["another schedule", "another priority", "a pause", "a cancel", "a delete"],
+    )
+    @pytest.mark.parametrize("turns", [0, 1, 4])
+    def test_finds_nothing_when_catching_up_is_cut_short_by(
+        self, engine: Engine, clock: Clock, policy: str, act: Any, turns: int
+    ) -> None:
+        job = create(policy)
+        engine.turn()
+        clock(2 * DAY)
+        for _ in range(turns):
+            engine.turn()
+            engine.time.seconds += 1
+        act(tenant=job.tenant, job_id=job.id)
+        assert differences() == []
+        clock(2 * DAY + 10 * MINUTE)
+        for _ in range(3):
+            engine.turn()
+            engine.time.seconds += 1
+        if act is actions.pause_job:
+            actions.resume_job(tenant=job.tenant, job_id=job.id)
+            engine.turn()
+        assert differences() == []
+        assert CatchUp.objects.exists() or SkippedRange.objects.exists()
