@@ -39,20 +39,20 @@ FIELDS = (
     "misfire_policy",
     "misfire_grace_seconds",
     "catchup_window_seconds",
+    "max_catchup",
     "delivery",
 )
 #: The one list of what DESIGN names and this release does: other values of these enumerations are refused as yet
 #: to come.
 ACCEPTED: dict[str, tuple[type[StrEnum], tuple[str, ...]]] = {
     "overlap_policy": (OverlapPolicy, tuple(OverlapPolicy)),
-    "misfire_policy": (MisfirePolicy, ("fire_once", "skip", "fire_all")),
+    "misfire_policy": (MisfirePolicy, ("fire_once", "skip", "fire_all", "backfill")),
     "delivery": (Delivery, ("at_least_once", "at_most_once")),
 }
 _LATER_FIELD = "Arrives in a later release; leave it out."
 _READ_ONLY = "Cannot be written; leave it out."
 _HINTS = {
     "notify": _LATER_FIELD,
-    "max_catchup": _LATER_FIELD,
     "status": "Is not part of the definition; use pause, resume or cancel.",
     **dict.fromkeys(
         ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"), _READ_ONLY
@@ -62,6 +62,7 @@ _LONGEST_NAME = 200
 _LONGEST_TIMEOUT_SECONDS = 86_400
 _LONGEST_GRACE_SECONDS = 7 * 86_400
 _LONGEST_CATCHUP_SECONDS = 366 * 86_400
+_MOST_CATCHUP = 10_000
 _MOST_CONCURRENT = 1_000_000
 #: Everything but the payload fits into this many bytes.
 _REST_BYTES = 65_536
@@ -131,6 +132,7 @@ def _definition(job: Job) -> dict[str, Any]:
         "misfire_policy": job.misfire_policy,
         "misfire_grace_seconds": seconds(job.misfire_grace),
         "catchup_window_seconds": seconds(job.catchup_window),
+        "max_catchup": job.max_catchup,
         "delivery": job.delivery,
     }
 
@@ -209,6 +211,12 @@ def _type_and_payload(fields: Fields, tenant: Tenant) -> dict[str, Any]:
     return {"job_type": name, "payload": payload, "timeout": timeout or job_type.timeout}
 
 
+def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
+    """Refuse what a job of that type could not have as its payload: raises ``InvalidInput`` under ``payload``."""
+    check_json(payload, field="payload", max_bytes=tenant.max_payload_bytes)
+    registry.validate_payload(job_type, payload)
+
+
 def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
     retry = fields.collect(
         lambda: RetryPolicy.from_json(fields.get("retry_policy") or {}), under="retry_policy"
@@ -231,6 +239,7 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
         "catchup_window": fields.seconds(
             "catchup_window_seconds", 0, _LONGEST_CATCHUP_SECONDS, default=timedelta(seconds=3600)
         ),
+        "max_catchup": fields.number("max_catchup", 1, _MOST_CATCHUP, default=100, whole=True),
         **{
             name: fields.word(name, accepted, default=defaults[name], later=list(kind))
             for name, (kind, accepted) in ACCEPTED.items()

@@ -26,6 +26,7 @@ from jobs.models import Job, Origin, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db, history, lifecycle
 from jobs.store import jobs as job_store
+from jobs.store.catchup import ending as catchup
 from tenants.models import Tenant
 
 #: Below the quota by more than this, jobs are counted without a lock: no so many creators act at once.
@@ -75,7 +76,7 @@ def update_job(
     ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
     """
     with db.atomic():
-        job = _lock(tenant, job_id)
+        job = lock_job(tenant, job_id)
         _check_version(job, expected_version)
         if job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED):
             raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
@@ -97,7 +98,7 @@ def update_job(
 def pause_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
     """Start nothing more of this job until it is resumed; what runs finishes. Raises ``Conflict``, ``NotFound``."""
     with db.atomic():
-        job = _lock(tenant, job_id)
+        job = lock_job(tenant, job_id)
         if job.status == JobStatus.PAUSED:
             return job
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be paused")
@@ -112,7 +113,7 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
     Raises ``Conflict`` when it is cancelled or completed, or its schedule can no longer be computed; ``NotFound``.
     """
     with db.atomic():
-        job = _lock(tenant, job_id)
+        job = lock_job(tenant, job_id)
         if job.status == JobStatus.ACTIVE:
             return job
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be resumed")
@@ -130,7 +131,7 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
 def cancel_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
     """End a job for good: what waits is cancelled, what runs is asked to stop. Raises ``NotFound``."""
     with db.atomic():
-        return _cancel(_lock(tenant, job_id))
+        return _cancel(lock_job(tenant, job_id))
 
 
 def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
@@ -139,7 +140,7 @@ def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
     Raises ``NotFound``, ``EditedMeanwhile``.
     """
     with db.atomic():
-        job = _lock(tenant, job_id)
+        job = lock_job(tenant, job_id)
         _check_version(job, expected_version)
         _cancel(job)
         job.deleted_at = job.updated_at = history.database_now()
@@ -147,20 +148,26 @@ def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
         return job
 
 
-def run_job_now(*, tenant: Tenant, job_id: UUID | str) -> Trigger:
+def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -> Trigger:
     """Make a trigger that is due now, beside the schedule, with its own idempotency key.
 
-    Not idempotent: every call is another firing. Raises ``Conflict`` when the job is paused or cancelled, ``NotFound``.
+    A ``payload`` takes the place of the job's, for this trigger alone. Not idempotent: every call is another firing.
+    Raises ``InvalidInput`` under ``payload``, ``Conflict`` when the job is paused or cancelled, ``NotFound``.
     """
     with db.atomic():
-        job = _lock(tenant, job_id)
+        job = lock_job(tenant, job_id)
         _refuse(job, (JobStatus.PAUSED, JobStatus.CANCELLED), "be run")
+        if payload is not None:
+            definitions.check_payload(payload, job_type=job.job_type, tenant=tenant)
         key = f"job:{job.id}:run:{new_id()}"
         while True:
             # A trigger of the schedule may have this very microsecond; the clock moves on.
             created = materialize(job=job, instants=[history.database_now()], origin=Origin.RUN_NOW, key=key)
             if created:
-                return Trigger.objects.get(id=created[0])
+                trigger = Trigger.objects.get(id=created[0])
+                trigger.payload = payload
+                trigger.save(update_fields=["payload"])
+                return trigger
 
 
 def set_status(*, tenant: Tenant, job_id: UUID | str, status: object) -> Job:
@@ -190,7 +197,7 @@ def parse_id(given: UUID | str, noun: str) -> UUID:
         raise NotFound(f"There is no such {noun}.") from None
 
 
-def _lock(tenant: Tenant, job_id: UUID | str) -> Job:
+def lock_job(tenant: Tenant, job_id: UUID | str) -> Job:
     """The living job, with dispatch of its tenant and materializing of itself shut out until the transaction ends."""
     wanted = parse_id(job_id, "job")
     lifecycle.lock_tenant(tenant.id)
@@ -243,6 +250,7 @@ def _set_status(job: Job, status: JobStatus, *, now: datetime, next_fire_at: dat
 def _cancel(job: Job) -> Job:
     if job.status == JobStatus.CANCELLED:
         return job
+    catchup.end(job=job)
     now = history.database_now()
     _record_overdue_if_computable(job, now)
     lifecycle.cancel_job(job_id=job.id)
@@ -252,6 +260,7 @@ def _cancel(job: Job) -> Job:
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
     """Close the books on the old version of a job; returns the new version's next instant to materialize."""
     before = definitions.schedule_of(job)
+    catchup.end(job=job)
     _record_overdue_if_computable(job, now)
     if job.status == JobStatus.PAUSED:
         lifecycle.hold(job_id=job.id, held=True)

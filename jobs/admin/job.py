@@ -95,7 +95,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     policies = (
         ("priority", "timeout_seconds", "delivery"),
         ("overlap_policy", "max_concurrent"),
-        ("misfire_policy", "misfire_grace_seconds", "catchup_window_seconds"),
+        ("misfire_policy", "misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),
         "retry_policy",
     )
     schedule = (

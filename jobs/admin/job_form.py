@@ -112,6 +112,7 @@ class JobForm(forms.ModelForm):
     misfire_policy = _choice(definitions.ACCEPTED["misfire_policy"][1])
     misfire_grace_seconds = _number(label="Misfire grace (seconds)")
     catchup_window_seconds = _number(label="Catch-up window (seconds)")
+    max_catchup = _number(forms.IntegerField, label="Most firings to catch up")
     version = forms.IntegerField(required=False, widget=forms.HiddenInput())
 
     class Meta:

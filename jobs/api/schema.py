@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from jobs.api.problems import MEDIA_TYPE
 from jobs.api.serializers import ProblemSerializer
@@ -37,6 +37,7 @@ def endpoint(
     request: Any = None,
     problems: Sequence[int] = (),
     parameters: Sequence[OpenApiParameter] = (),
+    examples: Sequence[OpenApiExample] = (),
     operation_id: str,
 ) -> Callable[[F], F]:
     """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has."""
@@ -55,6 +56,7 @@ def endpoint(
         request=request,
         responses=described,
         parameters=list(parameters),
+        examples=list(examples),
         operation_id=operation_id,
     )
 

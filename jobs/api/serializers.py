@@ -73,6 +73,9 @@ class DefinitionSerializer(Shape):
     misfire_policy = _words(ACCEPTED["misfire_policy"][1], required=False)
     misfire_grace_seconds = serializers.FloatField(required=False)
     catchup_window_seconds = serializers.FloatField(required=False)
+    max_catchup = serializers.IntegerField(
+        required=False, min_value=1, max_value=10_000, help_text="backfill: the most missed firings that run"
+    )
     delivery = _words(ACCEPTED["delivery"][1], required=False)
 
 
@@ -123,7 +126,7 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
         model = Trigger
         fields = (
             "id", "job_id", "job_type", "job_version", "origin", "scheduled_for", "due_at", "state", "reason",
-            "priority", "idempotency_key", "fence", "attempt_count", "crash_count", "replay_count", "worker",
+            "priority", "payload", "idempotency_key", "fence", "attempt_count", "crash_count", "replay_count", "worker",
             "cancel_requested", "progress", "checkpoint", "result", "created_at", "queued_at", "started_at",
             "finished_at",
         )  # fmt: skip
@@ -140,6 +143,43 @@ class SkippedRangeSerializer(serializers.ModelSerializer[SkippedRange]):
         model = SkippedRange
         fields = ("from_at", "until_at", "count", "reason")
         read_only_fields = fields
+
+
+class RunSerializer(Shape):
+    payload = serializers.DictField(
+        required=False,
+        help_text="In place of the job's, for this trigger alone; as the job type's schema demands.",
+    )
+
+
+class BackfillRequestSerializer(Shape):
+    start = serializers.DateTimeField(help_text="The first instant that may run.")
+    end = serializers.DateTimeField(help_text="The last one; not in the future.")
+    dry_run = serializers.BooleanField(required=False, help_text="Only count; nothing is run.")
+
+
+class ExtentSerializer(Shape):
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    count = serializers.IntegerField(help_text="Firings from start to end.")
+    existing = serializers.IntegerField(help_text="Those that have a trigger already; they are left alone.")
+
+
+class BackfillSerializer(Shape):
+    """A backfill; rendered by ``jobs.actions.backfill.representation``."""
+
+    id = serializers.UUIDField()
+    job_id = serializers.UUIDField()
+    job_version = serializers.IntegerField(help_text="Whose schedule names the firings.")
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    count = serializers.IntegerField(help_text="Firings from start to end.")
+    materialized = serializers.IntegerField(help_text="Those that have got their trigger so far.")
+    cursor = serializers.DateTimeField(allow_null=True, help_text="Every firing up to here has its trigger.")
+    created_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the last had its trigger, or an edit or cancel ended it early."
+    )
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):

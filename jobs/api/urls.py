@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobs.api.views import jobs, service, triggers
+from jobs.api.views import backfills, jobs, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -11,6 +11,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/resume", jobs.ResumeView.as_view(), name="job-resume"),
     path("jobs/<uuid:job_id>/cancel", jobs.CancelView.as_view(), name="job-cancel"),
     path("jobs/<uuid:job_id>/run", jobs.RunView.as_view(), name="job-run"),
+    path("jobs/<uuid:job_id>/backfill", backfills.BackfillView.as_view(), name="job-backfill"),
+    path("jobs/<uuid:job_id>/backfills", backfills.BackfillsView.as_view(), name="job-backfills"),
     path("jobs/<uuid:job_id>/status", jobs.StatusView.as_view(), name="job-status"),
     path("jobs/<uuid:job_id>/triggers", jobs.JobTriggersView.as_view(), name="job-triggers"),
     path("jobs/<uuid:job_id>/attempts", jobs.JobAttemptsView.as_view(), name="job-attempts"),

@@ -26,6 +26,7 @@ from jobs.api.serializers import (
     ChangesSerializer,
     DefinitionSerializer,
     JobSerializer,
+    RunSerializer,
     SkippedRangeSerializer,
     StatusSerializer,
     TriggerSerializer,
@@ -198,13 +199,15 @@ class StatusView(Endpoint):
 class RunView(Endpoint):
     @endpoint(
         "Fire a job now, beside its schedule",
+        request=RunSerializer,
         responses={201: TriggerSerializer},
         problems=(404, 409),
         operation_id="jobs_run",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        self.refuse_body()
-        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id)
+        fields = Fields(self.body(), known=("payload",))
+        fields.finish()
+        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id, payload=fields.get("payload"))
         headers = {"Location": reverse("trigger", args=[trigger.id])}
         return Response(TriggerSerializer(trigger).data, status=201, headers=headers)
 

@@ -23,6 +23,11 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "jobs/<uuid:job_id>/resume"): (None, 200),
     ("POST", "jobs/<uuid:job_id>/cancel"): (None, 200),
     ("POST", "jobs/<uuid:job_id>/run"): (None, 201),
+    ("POST", "jobs/<uuid:job_id>/backfill"): (
+        {"start": "2025-03-01T00:00:00Z", "end": "2025-03-02T00:00:00Z", "dry_run": True},
+        200,
+    ),
+    ("GET", "jobs/<uuid:job_id>/backfills"): (None, 200),
     ("PATCH", "jobs/<uuid:job_id>/status"): ({"status": "paused"}, 200),
     ("GET", "jobs/<uuid:job_id>/triggers"): (None, 200),
     ("GET", "jobs/<uuid:job_id>/attempts"): (None, 200),

@@ -92,7 +92,9 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "unknown priority": ({"priority": "urgent"}, {"priority"}),
     "priority as a number": ({"priority": 1}, {"priority"}),
     "unknown overlap policy": ({"overlap_policy": "queued"}, {"overlap_policy"}),
-    "misfire policy to come": ({"misfire_policy": "backfill"}, {"misfire_policy"}),
+    "unknown misfire policy": ({"misfire_policy": "fire_some"}, {"misfire_policy"}),
+    "nothing to catch up": ({"max_catchup": 0}, {"max_catchup"}),
+    "more to catch up than may be": ({"max_catchup": 10_001}, {"max_catchup"}),
     "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "unknown delivery": ({"delivery": "perhaps"}, {"delivery"}),
     "concurrency key, to come": ({"concurrency_key": "k"}, {"concurrency_key"}),
@@ -146,7 +148,9 @@ class TestCreate:
         assert jobs_stored() == 0
 
     def test_says_what_would_be_right(self, owner: Caller) -> None:
-        response = owner.post("/jobs", noop_job(job_type="webhok", delivery="exactly_once", priority="urgent"))
+        response = owner.post(
+            "/jobs", noop_job(job_type="webhok", delivery="exactly_once", priority="urgent")
+        )
         messages = {error["field"]: error["message"] for error in response.json()["errors"]}
         assert "webhook" in messages["job_type"]
         assert messages["delivery"] == (

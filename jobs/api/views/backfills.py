@@ -1,0 +1,63 @@
+"""Backfills of one job: ``POST /jobs/{id}/backfill`` and what became of them."""
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions import backfill as actions
+from jobs.actions.schedules import instant_text
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import endpoint
+from jobs.api.serializers import BackfillRequestSerializer, BackfillSerializer, ExtentSerializer
+from jobs.api.views.base import Endpoint
+from jobs.models import CatchUp
+
+_EXAMPLES = (
+    OpenApiExample(
+        "How many would run",
+        value={"start": "2026-03-01T00:00:00Z", "end": "2026-03-07T23:59:59Z", "dry_run": True},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Run them", value={"start": "2026-03-01T00:00:00Z", "end": "2026-03-07T23:59:59Z"}, request_only=True
+    ),
+)
+
+
+class BackfillView(Endpoint):
+    @endpoint(
+        "Run the firings of a past stretch; repeating the call changes nothing",
+        request=BackfillRequestSerializer,
+        responses={200: ExtentSerializer, 202: BackfillSerializer},
+        problems=(404, 409),
+        examples=_EXAMPLES,
+        operation_id="jobs_backfill",
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        wanted = actions.read_request(self.body())
+        extent, backfill = actions.backfill_job(tenant=self.tenant, job_id=job_id, **wanted)
+        if backfill is not None:
+            return Response(actions.representation(backfill), status=202)
+        stretch = {name: instant_text(wanted[name]) for name in ("start", "end")}
+        return Response({**stretch, "count": extent.count, "existing": extent.existing})
+
+
+class BackfillsView(Endpoint):
+    queryset = CatchUp.objects.none()
+    serializer_class = BackfillSerializer
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List a job's backfills and how far they have come, newest first",
+        responses={200: BackfillSerializer(many=True)},
+        problems=(404,),
+        operation_id="jobs_backfills",
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        return self.page_of(actions.backfills_of(tenant=self.tenant, job_id=job_id))
+
+    def present(self, row: Any) -> Any:
+        return actions.representation(row)

@@ -1,0 +1,221 @@
+"""Backfills and runs with a payload of their own, from the request to the trigger."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from jobs.engine.firing.catchup import CatchUps
+from jobs.engine.firing.pace import Pace
+from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from jobs.store import jobs
+from tests import factories
+from tests.factories import ANYONE, HOUR, MINUTE, claim, make_job, make_trigger, utc
+from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
+
+pytestmark = pytest.mark.django_db
+START, END = utc(2025, 3, 1), utc(2025, 3, 1, 2)
+STRETCH = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-01T02:00:00Z"}
+
+
+@pytest.fixture
+def job(owner: Caller) -> Job:
+    """Every ten minutes, whenever it was created."""
+    cron = {"schedule_type": "cron", "cron_expression": "*/10 * * * *", "interval": None}
+    return make_job(owner.tenant, **cron)
+
+
+@pytest.fixture
+def catch_up() -> Callable[..., None]:
+    """Let the leader work on the backfills for some seconds."""
+
+    def work(*, seconds: int = 30) -> None:
+        time = 0.0
+        catch_ups = CatchUps(pace=Pace(monotonic=lambda: time))
+        for second in range(seconds):
+            time = float(second)
+            catch_ups.step(reign=ANYONE, budget=timedelta(seconds=30))
+            Trigger.objects.filter(origin="backfill", state="pending").update(state="succeeded")
+
+    return work
+
+
+def backfilled(job: Job) -> list[datetime]:
+    ran = Trigger.objects.filter(job=job, origin="backfill").order_by("id")
+    return list(ran.values_list("scheduled_for", flat=True))
+
+
+class TestABackfill:
+    def test_runs_every_firing_of_the_stretch_in_order(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
+    ) -> None:
+        answer = owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        assert (answer.status_code, answer.json()["count"], answer.json()["finished_at"]) == (202, 13, None)
+        catch_up()
+        assert backfilled(job) == [START + 10 * MINUTE * k for k in range(13)]
+        [listed] = owner.get(f"/jobs/{job.id}/backfills").json()["results"]
+        assert (listed["id"], listed["materialized"]) == (answer.json()["id"], 13)
+        assert listed["finished_at"] is not None
+        assert listed["cursor"] == STRETCH["end"]
+
+    def test_says_beforehand_how_many_there_are(self, owner: Caller, job: Job) -> None:
+        make_trigger(job, "succeeded", scheduled_for=START + HOUR)
+        answer = owner.post(f"/jobs/{job.id}/backfill", {**STRETCH, "dry_run": True})
+        assert (answer.status_code, answer.json()) == (200, {**STRETCH, "count": 13, "existing": 1})
+        assert not CatchUp.objects.exists()
+
+    def test_asked_for_twice_is_one(self, owner: Caller, job: Job, catch_up: Callable[..., None]) -> None:
+        first = owner.post(f"/jobs/{job.id}/backfill", STRETCH).json()
+        assert owner.post(f"/jobs/{job.id}/backfill", STRETCH).json() == first
+        catch_up()
+        again = owner.post(f"/jobs/{job.id}/backfill", STRETCH).json()
+        assert (again["id"], again["materialized"]) == (first["id"], 13)
+        catch_up()
+        assert len(backfilled(job)) == 13
+
+    def test_leaves_firings_that_have_a_trigger_alone(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
+    ) -> None:
+        kept = make_trigger(job, "skipped", scheduled_for=START + HOUR)
+        before = factories.row(kept)
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        catch_up()
+        assert factories.row(kept) == before
+        assert len(backfilled(job)) == 12
+
+    def test_of_an_overlapping_stretch_doubles_nothing(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
+    ) -> None:
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        owner.post(f"/jobs/{job.id}/backfill", {**STRETCH, "end": "2025-03-01T03:00:00Z"})
+        catch_up(seconds=40)
+        assert sorted(backfilled(job)) == [START + 10 * MINUTE * k for k in range(19)]
+
+    def test_is_paced(self, owner: Caller, job: Job, catch_up: Callable[..., None]) -> None:
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        catch_up(seconds=5)
+        assert len(backfilled(job)) == 5
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"start": None}, "start"),
+            ({"end": None}, "end"),
+            ({"start": "2025-03-01"}, "start"),
+            ({"start": STRETCH["end"]}, "end"),
+            ({"start": "1999-01-01T00:00:00Z"}, "start"),
+            ({"end": "2090-01-01T00:00:00Z"}, "end"),
+            ({"end": "2025-06-01T00:00:00Z"}, "end"),
+            ({"start": "2025-03-01T00:01:00Z", "end": "2025-03-01T00:09:00Z"}, "start"),
+            ({"dry_run": "yes"}, "dry_run"),
+            ({"speed": 9}, "speed"),
+        ],
+    )
+    def test_that_makes_no_sense_is_refused_by_field(
+        self, owner: Caller, job: Job, changes: dict[str, Any], field: str
+    ) -> None:
+        assert faulty_fields(owner.post(f"/jobs/{job.id}/backfill", {**STRETCH, **changes})) == {field}
+        assert not CatchUp.objects.exists()
+
+    def test_of_more_than_the_tenant_may_ask_for_names_the_cap(self, owner: Caller, job: Job) -> None:
+        owner.tenant.max_backfill = 12
+        owner.tenant.save()
+        answer = owner.post(f"/jobs/{job.id}/backfill", {**STRETCH, "dry_run": True})
+        assert faulty_fields(answer) == {"end"}
+        assert "more than 12 firings" in answer.json()["errors"][0]["message"]
+
+    def test_of_a_cancelled_job_is_refused(self, owner: Caller, job: Job) -> None:
+        owner.post(f"/jobs/{job.id}/cancel")
+        assert owner.post(f"/jobs/{job.id}/backfill", STRETCH).status_code == 409
+
+    def test_waits_while_its_job_is_paused(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
+    ) -> None:
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        owner.post(f"/jobs/{job.id}/pause")
+        catch_up()
+        assert backfilled(job) == []
+        owner.post(f"/jobs/{job.id}/resume")
+        catch_up()
+        assert len(backfilled(job)) == 13
+
+    @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+    def test_ends_when_its_job_is_edited_or_removed(
+        self, owner: Caller, job: Job, method: str, catch_up: Callable[..., None]
+    ) -> None:
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        catch_up(seconds=3)
+        owner.call(method, f"/jobs/{job.id}", {"priority": "high"} if method == "PATCH" else None)
+        catch_up()
+        assert (len(backfilled(job)), CatchUp.objects.filter(finished_at=None).count()) == (3, 0)
+        assert not SkippedRange.objects.exists()
+
+    def test_goes_on_when_its_job_is_renamed(self, owner: Caller, catch_up: Callable[..., None]) -> None:
+        schedule = {"type": "cron", "cron": "*/10 * * * *"}
+        job = Job.objects.get(id=owner.post("/jobs", noop_job(schedule=schedule)).json()["id"])
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        owner.patch(f"/jobs/{job.id}", {"name": "other"})
+        catch_up()
+        assert len(backfilled(job)) == 13
+
+
+class TestAnOutageNotYetDecided:
+    @pytest.fixture
+    def left(self, job: Job) -> CatchUp:
+        """All but the first half hour of the stretch; the newest seen so far is to run."""
+        return CatchUp.objects.create(
+            job=job,
+            tenant_id=job.tenant_id,
+            job_version=1,
+            origin="outage",
+            policy="fire_once",
+            from_at=START,
+            until_at=END,
+            cursor=START + 30 * MINUTE,
+            tail=[START + 30 * MINUTE],
+            created_at=END,
+        )
+
+    @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+    def test_is_counted_as_missed_when_its_job_is_edited_or_removed(
+        self, owner: Caller, job: Job, left: CatchUp, method: str
+    ) -> None:
+        owner.call(method, f"/jobs/{job.id}", {"priority": "high"} if method == "PATCH" else None)
+        [skipped] = SkippedRange.objects.all()
+        assert (skipped.count, skipped.reason, skipped.job_version) == (10, "misfire", 1)
+        assert (skipped.from_at, skipped.until_at) == (START + 30 * MINUTE, END)
+        left.refresh_from_db()
+        assert left.finished_at is not None
+
+    def test_keeps_its_job_from_being_completed(self, job: Job, left: CatchUp) -> None:
+        assert jobs.complete(after=UUID(int=0), limit=10)[1] == 0
+        CatchUp.objects.update(finished_at=END)
+        assert jobs.complete(after=UUID(int=0), limit=10)[1] == 1
+
+
+class TestRunNow:
+    def test_takes_a_payload_for_one_trigger(self, owner: Caller) -> None:
+        urls = {name: {"url": f"https://{name}.example"} for name in ("job", "caller")}
+        job = make_job(owner.tenant, job_type="webhook", payload=urls["job"])
+        own = owner.post(f"/jobs/{job.id}/run", {"payload": urls["caller"]})
+        plain = owner.post(f"/jobs/{job.id}/run")
+        assert [answer.status_code for answer in (own, plain)] == [201, 201]
+        assert [answer.json()["payload"] for answer in (own, plain)] == [urls["caller"], None]
+        factories.dispatch(types=["webhook"])
+        triggers = [Trigger.objects.get(id=answer.json()["id"]) for answer in (own, plain)]
+        assert [claim(trigger)[0].payload for trigger in triggers] == [urls["caller"], urls["job"]]
+
+    def test_checks_it_like_the_jobs(self, owner: Caller) -> None:
+        job = make_job(owner.tenant, job_type="webhook", payload={"url": "https://example.org"})
+        answer = owner.post(f"/jobs/{job.id}/run", {"payload": {"url": 5}})
+        assert faulty_fields(answer) == {"payload.url"}
+        assert faulty_fields(owner.post(f"/jobs/{job.id}/run", {"payload": [1]})) == {"payload"}
+        assert faulty_fields(owner.post(f"/jobs/{job.id}/run", {"other": 1})) == {"other"}
+        owner.tenant.max_payload_bytes = 10
+        owner.tenant.save()
+        assert faulty_fields(
+            owner.post(f"/jobs/{job.id}/run", {"payload": {"url": "https://a.example"}})
+        ) == {"payload"}
+        assert not Trigger.objects.exists()

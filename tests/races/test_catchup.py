@@ -1,0 +1,82 @@
+"""Two beats over the same past, and an edit that meets a step half-way: no firing lost, none doubled."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import transaction
+
+from jobs.actions import jobs as actions
+from jobs.engine.firing import materializer
+from jobs.engine.firing.catchup import CatchUps
+from jobs.engine.firing.pace import Pace
+from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from jobs.store.catchup import walk
+from tests import factories
+from tests.factories import ANYONE, HOUR, MINUTE, make_job, make_tenant
+from tests.races.conftest import Rival, at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AWAY = 48 * HOUR
+BUDGET = timedelta(seconds=10)
+
+
+def make_missed(number: int, policy: str) -> list[Job]:
+    """Minutely jobs that nobody looked at for two days."""
+    tenant, since = make_tenant(), factories.now().replace(microsecond=0) - AWAY
+    return [
+        make_job(tenant, misfire_policy=policy, created_at=since, next_fire_at=since + MINUTE, max_catchup=30)
+        for _ in range(number)
+    ]
+
+
+def counted(job: Job) -> int:
+    """Records of the firings due by the time the outage ended."""
+    ranges = sum(SkippedRange.objects.filter(job=job).values_list("count", flat=True))
+    return ranges + Trigger.objects.filter(job=job, scheduled_for__lte=job.created_at + AWAY).count()
+
+
+class TestTwoBeats:
+    @pytest.mark.parametrize("policy", ["fire_once", "skip", "backfill"])
+    def test_split_and_decide_each_outage_once(self, policy: str) -> None:
+        jobs = make_missed(12, policy)
+
+        def work() -> None:
+            pace = Pace()
+            pace.note(jobs[0].tenant_id, 60_000)
+            catch_ups = CatchUps(pace=pace)
+            while materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5):
+                catch_ups.step(reign=ANYONE, budget=BUDGET)
+            for _ in range(20):
+                catch_ups.step(reign=ANYONE, budget=BUDGET)
+                Trigger.objects.filter(origin="catchup", state="pending").update(state="succeeded")
+
+        at_once(work, work)
+        work()
+        assert CatchUp.objects.filter(finished_at__isnull=False).count() == 12
+        for job in jobs:
+            fired = Trigger.objects.filter(job=job, origin="catchup").count()
+            assert fired == {"fire_once": 1, "skip": 0, "backfill": 30}[policy]
+            assert counted(job) == AWAY // MINUTE
+
+    def test_pass_over_each_others_catch_up_without_waiting(self, rival: Rival) -> None:
+        make_missed(2, "skip")
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        with transaction.atomic():
+            mine = walk.take_undecided(reign=ANYONE, after=UUID(int=0), limit=1)
+            rival.do(lambda: CatchUps(pace=Pace()).step(reign=ANYONE, budget=BUDGET))
+        assert len(mine) == 1
+        assert CatchUp.objects.filter(finished_at=None).values_list("id", flat=True)[0] == mine[0].id
+
+
+class TestAnEdit:
+    def test_waits_for_a_step_and_counts_what_it_left(self, rival: Rival) -> None:
+        [job] = make_missed(1, "skip")
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        with transaction.atomic():
+            CatchUps(pace=Pace())._decide(ANYONE, deadline=0)
+            wait = rival.start(lambda: actions.cancel_job(tenant=job.tenant, job_id=job.id))
+            rival.wait_until_blocked()
+        wait()
+        assert CatchUp.objects.filter(finished_at=None).count() == 0
+        assert counted(job) == AWAY // MINUTE
