@@ -53,6 +53,8 @@ class TestTwoDispatchers:
         job = make_job(overlap_policy=policy)
         make_triggers(job, 4)
         at_once(*[lambda: dispatch(limit=1)] * 3)
+        assert in_flight(job.tenant_id) <= 1
+        at_once(*[dispatch] * 3)
         assert in_flight(job.tenant_id) == 1
 
 
