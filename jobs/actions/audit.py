@@ -125,9 +125,12 @@ def audit(
 
 def _take_snapshot() -> None:
     """Make the transaction see one moment; inside a caller's, what was read before already decided that."""
-    if len(connection.savepoint_ids) == 0:
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    if connection.savepoint_ids:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        # A long range is walked without a question to the database.
+        cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 def _audit_chunk(jobs: Sequence[Job], since: datetime, until: datetime, keep: int) -> Iterator[JobAudit]:
