@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import herd, lag, schedules, throughput
+from benchmarks import herd, lag, outage, schedules, throughput
 from benchmarks.report import Report
 from benchmarks.stage import BenchError, Stage
 
@@ -16,6 +16,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "throughput": throughput.measure,
     "lag": lag.measure,
     "herd": herd.measure,
+    "outage": outage.measure,
     "schedules": schedules.measure,
 }
 

@@ -1,0 +1,133 @@
+"""Outage: ten thousand minutely jobs come back after nine days; does on-time work notice, and how fast is catch-up?
+
+The peer is Carillon itself in calm: the same jobs without a past, just before, on the same machine. Their firings are
+spread over the minute, half of them by interval, half by cron; their misfire policies are mixed. Everything is clocked
+by Postgres.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import cycle, islice
+from typing import Any
+
+from benchmarks import carillon
+from benchmarks.report import Report, Row, percentile
+from benchmarks.stage import Stage
+
+JOBS = 10_000
+AWAY = timedelta(days=9)
+SECONDS = 150.0
+MINUTE = timedelta(minutes=1)
+#: Three in a hundred want every single firing.
+POLICIES = ("fire_once",) * 33 + ("skip",) * 33 + ("backfill",) * 31 + ("fire_all",) * 3
+_LATE = "SELECT count(*) FROM jobs_job WHERE next_fire_at <= clock_timestamp()"
+_UNDECIDED = (
+    "SELECT count(*) FROM jobs_catchup "
+    "WHERE finished_at IS NULL AND policy <> 'fire_all' AND cursor < until_at"
+)
+_LAGS = (
+    "SELECT extract(epoch FROM started_at - due_at) * 1000 FROM jobs_trigger "
+    "WHERE origin = 'schedule' AND due_at > %s AND started_at IS NOT NULL"
+)
+_STARTED = (
+    "SELECT count(*) FILTER (WHERE origin = 'schedule'), count(*) FILTER (WHERE origin = 'catchup') "
+    "FROM jobs_trigger WHERE started_at > %s"
+)
+_PER_SECOND = (
+    "SELECT count(*) FROM jobs_trigger WHERE origin = 'catchup' AND created_at > %s "
+    "GROUP BY date_trunc('second', created_at) ORDER BY 1"
+)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What was seen in ``SECONDS``. Seconds until every job was back on time, and until every policy had spoken."""
+
+    lags: list[float]
+    back_on_time: float
+    decided: float
+    on_time_per_second: float
+    catch_up_per_second: float
+    most_in_a_second: int
+
+
+def measure(stage: Stage, *, scale: float) -> Report:
+    """Run the bench; ``scale`` shrinks the number of jobs and the time it is watched."""
+    jobs, seconds = int(JOBS * scale), SECONDS * min(1.0, scale)
+    calm = _watch(stage, jobs, away=timedelta(), seconds=seconds)
+    after = _watch(stage, jobs, away=AWAY, seconds=seconds)
+    ours, theirs = percentile(after.lags, 0.99), percentile(calm.lags, 0.99)
+    return Report(
+        name="outage",
+        title=f"Start lag of on-time firings of {jobs:,} minutely jobs, {seconds:g} s after nine days away",
+        unit="ms, p99",
+        ours=ours,
+        peer=theirs,
+        ratio=theirs / ours,
+        columns=("p50 ms", "p99 ms", "on time /s", "catch-up /s", "back on time s", "decided s"),
+        rows=(_row("after nine days", after), _row("calm", calm)),
+        more={
+            "ours_p50_ms": round(percentile(after.lags, 0.5), 2),
+            "peer_p50_ms": round(percentile(calm.lags, 0.5), 2),
+            "back_on_time_seconds": round(after.back_on_time, 2),
+            "decided_seconds": round(after.decided, 2),
+            "on_time_per_second": round(after.on_time_per_second, 1),
+            "catch_up_per_second": round(after.catch_up_per_second, 1),
+            "most_catch_up_in_a_second": after.most_in_a_second,
+        },
+    )
+
+
+def _row(name: str, course: Course) -> Row:
+    figures = (
+        percentile(course.lags, 0.5),
+        percentile(course.lags, 0.99),
+        course.on_time_per_second,
+        course.catch_up_per_second,
+        course.back_on_time,
+        course.decided,
+    )
+    return Row(name, tuple(f"{figure:.1f}" for figure in figures))
+
+
+def _watch(stage: Stage, jobs: int, *, away: timedelta, seconds: float) -> Course:
+    with carillon.running(stage):
+        began = time.monotonic()
+        since = carillon.add_jobs(stage, _jobs(stage, jobs, away))
+        stage.must("every job back on time", lambda: not stage.value(_LATE))
+        back_on_time = time.monotonic() - began
+        stage.must("every policy heard", lambda: not stage.value(_UNDECIDED), timeout_seconds=600)
+        decided = time.monotonic() - began
+        until = began + seconds
+        stage.must(
+            "on-time work beside catch-up",
+            lambda: time.monotonic() >= until,
+            timeout_seconds=seconds + 60,
+            poll_seconds=carillon.POLL_SECONDS,
+        )
+        watched = time.monotonic() - began
+        on_time, caught_up = stage.db.execute(_STARTED, [since]).fetchone() or (0, 0)
+        lags = [float(lag) for (lag,) in stage.db.execute(_LAGS, [since])]
+        each_second = [count for (count,) in stage.db.execute(_PER_SECOND, [since])]
+    return Course(
+        lags, back_on_time, decided, on_time / watched, caught_up / watched, max(each_second, default=0)
+    )
+
+
+def _jobs(stage: Stage, count: int, away: timedelta) -> list[dict[str, Any]]:
+    """Every other one by cron, at one of the minute's sixty seconds; the others by interval, wherever in the minute."""
+    left: datetime = stage.value("SELECT clock_timestamp()") - away
+    minute = left.replace(second=0, microsecond=0)
+    jobs = []
+    for number, policy in enumerate(islice(cycle(POLICIES), count)):
+        place = MINUTE * number / count
+        kind: dict[str, Any] = {"schedule_type": "interval", "interval": MINUTE}
+        if number % 2:
+            second = place // timedelta(seconds=1)
+            place = timedelta(seconds=second)
+            cron = {"cron_dialect": "quartz", "cron_expression": f"{second} * * * * ?"}
+            kind = {"schedule_type": "cron", **cron}
+        first = minute + place if minute + place > left else minute + place + MINUTE
+        jobs.append({**kind, "misfire_policy": policy, "created_at": first - MINUTE, "next_fire_at": first})
+    return jobs
