@@ -101,7 +101,8 @@ class Cycle:
             )
             blocked, upcoming = result.blocked, result.seconds_to_next
             more = more or result.count >= self._settings.dispatch_batch
-        catching_up = self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
+        # While on-time work fills whole batches, the past waits.
+        catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
             reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)

@@ -37,8 +37,12 @@ CHUNK = 2_000
 BATCH = 100
 #: Firings one catch-up may run in its turn, and of one job that may wait: so all of a tenant's jobs get theirs.
 VISIT = 10
-#: Instants looked up at once for whether they have a trigger already.
-MOST_RECORDED = 10_000
+#: Skipped firings a transaction writes as triggers, about: so that it stays short after an outage of hours.
+MOST_WRITTEN = 1_000
+#: Triggers of one job looked up at once, to leave their firings out: more than a chunk and the longest tail have.
+MOST_RECORDED = 20_000
+#: As many while running, where the rest can wait for the next turn.
+MOST_PASSED = 1_000
 #: The walk goes by age, so neighbours were missed together and share plans of up to a chunk each; few are kept.
 _PLANS = PlanCache(schedule_of=job_store.schedule_of, capacity=100)
 _START = UUID(int=0)
@@ -52,6 +56,11 @@ class Chunk(NamedTuple):
     instants: Sequence[datetime]
     until: datetime
     last: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all there is of the catch-up: who sees a part only knows that many firings were missed."""
+        return bool(self.last and self.row.cursor < self.row.from_at)
 
 
 class CatchUps:
@@ -100,8 +109,9 @@ class CatchUps:
         """
         chunks: list[Chunk] = []
         broken = []
+        written = 0
         for row in rows:
-            if chunks and self._monotonic() >= deadline:
+            if chunks and (written >= MOST_WRITTEN or self._monotonic() >= deadline):
                 break
             try:
                 instants, following = _PLANS.plan(row, until=row.until_at, limit=CHUNK)
@@ -110,6 +120,7 @@ class CatchUps:
                 continue
             last = following is None or following > row.until_at
             chunks.append(Chunk(row, instants, row.until_at if last else instants[-1], last))
+            written += len(instants) if chunks[-1].whole else 0
         return chunks, broken
 
     def _run(self, reign: Reign, deadline: float) -> None:
@@ -152,8 +163,7 @@ def _judge(chunk: Chunk, recorded: Sequence[datetime]) -> tuple[list[Skip], list
     keep = most_to_run(row.policy, max_catchup=row.max_catchup)
     found = decide(row.tail, instants, keep=keep, window_start=row.window_start, last=last)
     skipped = len(found.misfired) + len(found.passed_over)
-    # Only who sees the whole of it at once can know that few are skipped; whoever sees a part knows of many.
-    few = last and row.cursor < row.from_at and skipped <= MOST_ROWS
+    few = chunk.whole and skipped <= MOST_ROWS
     progress = Progress(row.id, until, found.tail, fired=0, skipped=skipped, done=last and not found.tail)
     return (_rows(row, found), [], progress) if few else ([], _runs(row, found, recorded), progress)
 
@@ -164,7 +174,7 @@ def _run_rows(
     """Of each catch-up the next firings to run, until the allowance is used up; and those that are broken."""
     every = [row for row in rows if row.policy == MisfirePolicy.FIRE_ALL]
     recorded = ledger.recorded(
-        [(row.job_id, row.cursor + _TICK, row.until_at) for row in every], limit=MOST_RECORDED
+        [(row.job_id, row.cursor + _TICK, row.until_at) for row in every], limit=MOST_PASSED
     )
     steps: list[Progress] = []
     firings: list[Firing] = []
@@ -194,7 +204,7 @@ def _next_of_tail(row: Any, most: int) -> tuple[Progress, Sequence[datetime]]:
 
 def _next_of_all(row: Any, recorded: Sequence[datetime], most: int) -> tuple[Progress, Sequence[datetime]]:
     """The next instants without a trigger, as far as it was looked up which have one."""
-    full = len(recorded) == MOST_RECORDED
+    full = len(recorded) == MOST_PASSED
     until = recorded[-1] if full else row.until_at
     known, found, cursor = set(recorded), list[datetime](), row.cursor
     for instant in each_fire_time(job_store.schedule_of(row), after=row.cursor, until=until):
