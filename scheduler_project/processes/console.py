@@ -56,3 +56,7 @@ class Console:
             self.stream.flush()
         except OSError:
             self.lost = True
+            # The buffer keeps what could not be written, and Python would fail on it once more at exit.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
