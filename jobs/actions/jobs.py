@@ -80,6 +80,7 @@ def update_job(
         _check_version(job, expected_version)
         if job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED):
             raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
+        catchup.hold(job_id=job.id)
         now = history.database_now()
         columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole)
         changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
@@ -258,17 +259,24 @@ def _cancel(job: Job) -> Job:
 
 
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
-    """Close the books on the old version of a job; returns the new version's next instant to materialize."""
+    """Withdraw what lies ahead; returns the new version's next instant to materialize.
+
+    With another schedule the books of the old one are closed; with the same, what was missed stays to be caught up.
+    """
     before = definitions.schedule_of(job)
-    catchup.end(job=job)
-    _record_overdue_if_computable(job, now)
+    edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
+    after = definitions.schedule_of(Job(**edited))
+    if after != before:
+        catchup.end(job=job)
+        _record_overdue_if_computable(job, now)
     if job.status == JobStatus.PAUSED:
         lifecycle.hold(job_id=job.id, held=True)
     lifecycle.hand_back(job_id=job.id)
     lifecycle.withdraw_future(job_id=job.id, now=now)
-    edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
-    after = definitions.schedule_of(Job(**edited))
-    return next_fire(after, after=now) if after == before else schedules.first_instant(after, now=now)
+    if after != before:
+        return schedules.first_instant(after, now=now)
+    overdue = job.next_fire_at is not None and job.next_fire_at <= now
+    return job.next_fire_at if overdue else next_fire(after, after=now)
 
 
 def _record_overdue_if_computable(job: Job, now: datetime) -> None:

@@ -13,7 +13,7 @@ from jobs.actions.jobs import EditedMeanwhile
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.states import TriggerState
 from jobs.engine.firing.materializer import materialize
-from jobs.models import Job, Trigger
+from jobs.models import CatchUp, Job, Trigger
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, now, row, state_of
@@ -169,6 +169,7 @@ class TestEdit:
     def test_of_an_immediate_job_before_any_beat_saw_it_does_not_lose_it(self) -> None:
         job = create(schedule={"type": "immediate"})
         actions.update_job(tenant=job.tenant, job_id=job.id, changes={"payload": {"sleep_ms": 1}})
+        step_beat()
         (trigger,) = job.triggers.all()
         assert (trigger.scheduled_for, trigger.job_version) == (job.created_at, 2)
 
@@ -218,8 +219,18 @@ class TestEdit:
         job = create(schedule={"type": "once", "run_at": (now() + MINUTE).isoformat()})
         clock(10 * MINUTE)
         edited = actions.update_job(tenant=job.tenant, job_id=job.id, changes={"priority": "low"})
-        assert (edited.priority, edited.next_fire_at) == (3, None)
-        assert [trigger.state for trigger in job.triggers.all()] == ["pending"]
+        assert (edited.priority, edited.next_fire_at) == (3, job.run_at)
+        step_beat()
+        assert [trigger.job_version for trigger in job.triggers.all()] == [2]
+
+    def test_of_another_field_leaves_what_was_missed_to_be_caught_up_with(self, clock: Any) -> None:
+        job = create(misfire_policy="fire_all")
+        clock(2 * HOUR)
+        step_beat()
+        actions.update_job(tenant=job.tenant, job_id=job.id, changes={"priority": "low"})
+        assert CatchUp.objects.filter(finished_at=None).count() == 1
+        actions.update_job(tenant=job.tenant, job_id=job.id, changes={"schedule": {"every_seconds": 30}})
+        assert CatchUp.objects.filter(finished_at=None).count() == 0
 
     def test_refuses_another_version_than_was_expected(self) -> None:
         job = create()

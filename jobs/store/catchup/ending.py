@@ -1,17 +1,27 @@
-"""End what a job still had to catch up with: its schedule is about to change, or it will never run again."""
+"""What becomes of a job's catch-up when the job is edited or ended: it waits for the edit, or it is closed."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any
+from uuid import UUID
 
 from jobs.core.errors import ScheduleError
 from jobs.core.schedule import each_fire_time
+from jobs.models import CatchUp
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.ledger import Run
 from jobs.store.jobs import schedule_of
 
 CHUNK = 10_000
+
+
+def hold(*, job_id: UUID) -> None:
+    """Keep the leader's steps away from a job's catch-up until the transaction ends; waits for one at work on it.
+
+    Or the step might make triggers for the version of the job that an edit has just left behind.
+    """
+    list(CatchUp.objects.select_for_update().filter(job_id=job_id, finished_at=None).values_list("id"))
 
 
 def end(*, job: Any) -> None:

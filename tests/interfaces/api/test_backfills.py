@@ -17,6 +17,7 @@ from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
 pytestmark = pytest.mark.django_db
 START, END = utc(2025, 3, 1), utc(2025, 3, 1, 2)
+OTHER_SCHEDULE = {"schedule": {"cron": "*/20 * * * *"}}
 STRETCH = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-01T02:00:00Z"}
 
 
@@ -147,7 +148,7 @@ class TestABackfill:
     ) -> None:
         owner.post(f"/jobs/{job.id}/backfill", STRETCH)
         catch_up(seconds=3)
-        owner.call(method, f"/jobs/{job.id}", {"priority": "high"} if method == "PATCH" else None)
+        owner.call(method, f"/jobs/{job.id}", OTHER_SCHEDULE if method == "PATCH" else None)
         catch_up()
         assert (len(backfilled(job)), CatchUp.objects.filter(finished_at=None).count()) == (3, 0)
         assert not SkippedRange.objects.exists()
@@ -182,7 +183,7 @@ class TestAnOutageNotYetDecided:
     def test_is_counted_as_missed_when_its_job_is_edited_or_removed(
         self, owner: Caller, job: Job, left: CatchUp, method: str
     ) -> None:
-        owner.call(method, f"/jobs/{job.id}", {"priority": "high"} if method == "PATCH" else None)
+        owner.call(method, f"/jobs/{job.id}", OTHER_SCHEDULE if method == "PATCH" else None)
         [skipped] = SkippedRange.objects.all()
         assert (skipped.count, skipped.reason, skipped.job_version) == (10, "misfire", 1)
         assert (skipped.from_at, skipped.until_at) == (START + 30 * MINUTE, END)

@@ -147,7 +147,6 @@ class TestPreview:
             "2026-01-01T00:03:00Z",
         ]
 
-
     def test_of_a_job_whose_zone_is_gone_is_a_conflict_that_says_so(self, owner: Caller) -> None:
         job = factories.make_job(
             owner.tenant, schedule_type="cron", cron_expression="0 2 * * *", timezone="Gone/Away"
