@@ -80,3 +80,20 @@ class TestAnEdit:
         wait()
         assert CatchUp.objects.filter(finished_at=None).count() == 0
         assert counted(job) == AWAY // MINUTE
+
+    def test_of_the_name_waits_for_a_step_and_hands_its_firings_to_the_new_version(
+        self, rival: Rival
+    ) -> None:
+        [job] = make_missed(1, "fire_all")
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        pace = Pace()
+        pace.note(job.tenant_id, 60_000)
+        pace.allowance(job.tenant_id, waiting=0)
+        with transaction.atomic():
+            CatchUps(pace=pace)._run(ANYONE, deadline=float("inf"))
+            changes = {"name": "renamed"}
+            wait = rival.start(lambda: actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes))
+            rival.wait_until_blocked()
+        wait()
+        made = Trigger.objects.filter(job=job, origin="catchup")
+        assert set(made.values_list("job_version", flat=True)) == {2}
