@@ -35,7 +35,7 @@ AWAY_SECONDS = 1.0
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
 #: How long a turn may keep on-time work waiting for the sake of the past.
-CATCH_UP_BUDGET = timedelta(milliseconds=150)
+CATCH_UP_BUDGET = timedelta(milliseconds=75)
 RELEASE_JOBS = 500
 START = UUID(int=0)
 

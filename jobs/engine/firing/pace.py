@@ -14,6 +14,8 @@ WINDOW_SECONDS = 60.0
 #: A tenant that fires less often than once a second still catches up.
 SLOWEST_PER_SECOND = 1.0
 MOST_WAITING_SECONDS = 2.0
+#: What a bucket holds: what a busy leader missed beyond it is not made up for in a burst.
+BURST_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -44,8 +46,8 @@ class Pace:
         """How many may do so now, while ``waiting`` of them wait for dispatch."""
         rate, tenant = self.per_second(tenant_id), self._tenants[tenant_id]
         now = self._monotonic()
-        # A bucket holds one second's worth: what a busy leader missed is not made up for in a burst.
-        tenant.tokens = min(rate, tenant.tokens + rate * (now - tenant.filled_at))
+        held = max(1.0, rate * BURST_SECONDS)
+        tenant.tokens = min(held, tenant.tokens + rate * (now - tenant.filled_at))
         tenant.filled_at = now
         return max(0, min(int(tenant.tokens), int(rate * MOST_WAITING_SECONDS) - waiting))
 
