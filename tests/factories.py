@@ -77,14 +77,19 @@ def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:
     return Job.objects.create(**(plain | columns))
 
 
+def _unique_moment(moment: datetime) -> datetime:
+    """A little before ``moment``, and at no instant given before: a job has one trigger an instant."""
+    number = next(_number)
+    whole_ms = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    return whole_ms - timedelta(milliseconds=number, microseconds=-(number % 1000))
+
+
 def make_trigger(job: Job | None = None, state: str = "pending", **columns: Any) -> Trigger:
     """A trigger due a second ago, with the stamps its state demands and one unspent lease if running."""
     job = job or make_job()
     state = TriggerState(state)
     moment = now()
-    scheduled_for = columns.pop("scheduled_for", None) or moment - SECOND - next(_number) * timedelta(
-        milliseconds=1
-    )
+    scheduled_for = columns.pop("scheduled_for", None) or _unique_moment(moment - SECOND)
     plain: dict[str, Any] = {
         "job": job,
         "tenant_id": job.tenant_id,

@@ -45,10 +45,11 @@ WITH RECURSIVE lane AS (
         ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
 )
 SELECT lane.tenant_id, lane.job_type, lane.priority,
-       EXISTS (
-           SELECT 1 FROM jobs_trigger t
-           WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-             AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()) AS due,
+       -- The oldest, in order: to EXISTS, statistics of a time when all was pending would recommend the whole table.
+       (SELECT t.due_at FROM jobs_trigger t
+        WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
+          AND t.state IN ('pending', 'retrying') AND NOT t.held
+        ORDER BY t.due_at LIMIT 1) <= carillon_now() AS due,
        extract(epoch FROM (
            SELECT t.due_at FROM jobs_trigger t
            WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
