@@ -58,13 +58,20 @@ def open_dir() -> Iterator[Path]:
         yield Path(name)
 
 
+def hear_ctrl_c() -> None:
+    """A shell makes what it starts in the background ignore SIGINT, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def owner(
     data_dir: Path, *flags: str, before: str = ""
 ) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
     """Another process that owns the stack of ``data_dir``, and what it says about it."""
     command = [sys.executable, "-c", OWNER.format(before=before), str(data_dir), *flags]
-    process = subprocess.Popen(command, cwd=PROJECT_DIR, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=PROJECT_DIR, stdout=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c
+    )
     try:
         assert process.stdout
         line = process.stdout.readline()
