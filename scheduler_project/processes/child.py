@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -79,7 +79,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGKILL),
+            preexec_fn=_before_it_starts(),
         )
         self.output = self.process.stdout
         assert self.output is not None
@@ -139,3 +139,19 @@ class Child:
         if self.process:
             with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
                 os.killpg(self.process.pid, number)
+
+
+def _before_it_starts() -> Callable[[], None]:
+    """A ``preexec_fn`` for a child that dies with us and hears its signals.
+
+    A shell makes what it starts in the background ignore SIGINT and SIGQUIT, and children inherit that.
+    """
+    die_with_us = die_with_parent(signal.SIGKILL)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        if die_with_us:
+            die_with_us()
+
+    return prepare
