@@ -71,7 +71,14 @@ def supervised(directory: Path, *specs: dict[str, Any]) -> Iterator[Supervised]:
     """A supervisor whose children have all said that they are ready."""
     command = [sys.executable, "-c", SUPERVISE, str(directory), json.dumps(specs)]
     with (directory / "output").open("wb") as output:
-        process = subprocess.Popen(command, cwd=PROJECT_DIR, stdout=output, stderr=output)
+        # A shell makes what it starts in the background ignore SIGINT, and that is inherited.
+        process = subprocess.Popen(
+            command,
+            cwd=PROJECT_DIR,
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
     try:
         running = Supervised(process, directory)
         ready = sum("echo ready" in spec["script"] for spec in specs)
