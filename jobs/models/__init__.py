@@ -4,6 +4,7 @@ from jobs.models.attempt import Attempt
 from jobs.models.history import CatchUp, JobVersion, SkippedRange
 from jobs.models.job import Job
 from jobs.models.lease import Lease
+from jobs.models.queue import Queue
 from jobs.models.trigger import Origin, Trigger
 
-__all__ = ("Attempt", "CatchUp", "Job", "JobVersion", "Lease", "Origin", "SkippedRange", "Trigger")
+__all__ = ("Attempt", "CatchUp", "Job", "JobVersion", "Lease", "Origin", "Queue", "SkippedRange", "Trigger")

@@ -25,6 +25,8 @@ class Job(models.Model):
     name = models.CharField(max_length=200)
     job_type = models.CharField(max_length=63)
     payload = models.JSONField(default=dict, blank=True)
+    #: What a handler that calls out calls, as ``host`` or ``host:port``: the unit of the per-target rate limit.
+    target = models.CharField(max_length=255, blank=True, default="", db_default="", editable=False)
 
     schedule_type = models.CharField(max_length=16, choices=choices(ScheduleType))
     cron_expression = models.CharField(max_length=100, blank=True)
@@ -110,7 +112,7 @@ class Job(models.Model):
         indexes = (
             # store/sql/jobs.sql: take_due — the jobs whose next instant enters the look-ahead window.
             models.Index(
-                fields=("next_fire_at",),
+                fields=("next_fire_at", "partition_key"),
                 condition=Q(status="active", next_fire_at__isnull=False),
                 name="job_next_fire",
             ),

@@ -27,7 +27,9 @@ class Trigger(models.Model):
 
     ``attempt_count`` counts every attempt ever made; the retry budget counts from ``budget_start``, which a replay
     moves. ``held`` takes a trigger out of the dispatcher's sight, so that it costs nothing there: its job is paused, or
-    (``parked``) it waits until another trigger of its job has ended. ``cancel_reason`` is why it is asked to stop.
+    (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
+    ``parked_until``, when its target may be called again. ``concurrency_key`` is the job's as of the dispatch, for
+    counting. ``cancel_reason`` is why it is asked to stop.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -42,6 +44,8 @@ class Trigger(models.Model):
     reason = models.CharField(max_length=32, blank=True)
     held = models.BooleanField(default=False)
     parked = models.BooleanField(default=False, db_default=False)
+    parked_until = models.DateTimeField(null=True, blank=True)
+    concurrency_key = models.CharField(max_length=200, blank=True, default="", db_default="")
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
     #: Of a run now that was given its own; null: the job's.
@@ -97,6 +101,7 @@ class Trigger(models.Model):
                     "started_at",
                     "finished_at",
                     "created_at",
+                    "parked_until",
                 ),
                 name="trigger_times_between_2000_and_2100",
             ),
@@ -108,7 +113,7 @@ class Trigger(models.Model):
                 condition=DISPATCHABLE,
                 name="trigger_lane",
             ),
-            # store/sql/dispatch.sql: pick — in-flight count per tenant and per job type.
+            # store/sql/dispatch.sql: pick — in-flight counts per tenant and per job type; store/sql/reap.sql: both.
             models.Index(
                 fields=("tenant", "job_type", "state"),
                 condition=Q(state__in=("queued", "running")),
@@ -120,10 +125,12 @@ class Trigger(models.Model):
                 condition=Q(state__in=("pending", "queued", "running", "retrying")),
                 name="trigger_unfinished_of_job",
             ),
-            # store/sql/reap.sql: expired_leases.
-            models.Index(fields=("lease_expires_at",), condition=Q(state="running"), name="trigger_lease"),
-            # store/sql/reap.sql: reap_queued — messages that never arrived.
-            models.Index(fields=("queued_at",), condition=Q(state="queued"), name="trigger_queued"),
+            # store/sql/dispatch.sql: pick, release — what is in flight of one concurrency key.
+            models.Index(
+                fields=("tenant", "concurrency_key"),
+                condition=Q(state__in=("queued", "running")) & ~Q(concurrency_key=""),
+                name="trigger_key_in_flight",
+            ),
             # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
             models.Index(fields=("job", "scheduled_for"), condition=Q(parked=True), name="trigger_parked"),
             # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.

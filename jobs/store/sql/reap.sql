@@ -1,6 +1,6 @@
 -- name: expired_leases
 -- Running triggers whose worker let its lease expire: it died, froze, or lost the database.
--- index: trigger_lease
+-- index: trigger_in_flight
 -- returns: what the retry decision needs
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
        carillon_clock() - t.started_at AS elapsed, j.retry_policy, j.delivery
@@ -49,7 +49,7 @@ SELECT id, state, reason FROM reaped;
 -- each dispatch that went unclaimed (fence - attempt_count of them), so that a queue that is merely slow is not
 -- flooded with copies.
 -- transition: queued -> pending
--- index: trigger_queued
+-- index: trigger_in_flight
 -- returns: id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE id = ANY(ARRAY(
