@@ -107,9 +107,13 @@ class Platform(BaseSettings):
             "OPTIONS": bounded | options,
         }
 
+    def redis(self) -> str:
+        """The URL of the Redis that beats and services share, as redis-py spells it."""
+        return self.redis_url or paths.embedded_redis_url(self.data_dir)
+
     def broker(self) -> str:
         """The broker's URL as kombu spells it (``unix://`` becomes ``redis+socket://``)."""
-        url = self.broker_url or self.redis_url or paths.embedded_redis_url(self.data_dir)
+        url = self.broker_url or self.redis()
         scheme, _, rest = url.partition("://")
         return f"redis+socket://{rest.replace('?db=', '?virtual_host=')}" if scheme == "unix" else url
 

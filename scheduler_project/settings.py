@@ -135,6 +135,9 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
 }
 
+# What rate limits count in, and what wakes beats. Whatever needs it goes on without it.
+REDIS_URL = PLATFORM.redis()
+
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".
 CELERY_BROKER_URL = PLATFORM.broker()
 CELERY_RESULT_BACKEND = "scheduler_project.results:SummaryBackend"
