@@ -8,6 +8,7 @@ import pytest
 
 from jobs.actions import jobs as actions
 from jobs.actions.audit import audit
+from jobs.actions.backfill import backfill_job
 from jobs.models import CatchUp, Job, SkippedRange, Trigger
 from tests import factories
 from tests.engine.conftest import Beat
@@ -96,3 +97,34 @@ class TestTheAudit:
             engine.turn()
         assert differences() == []
         assert CatchUp.objects.exists() or SkippedRange.objects.exists()
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    @pytest.mark.parametrize("turns", [0, 4], ids=["afterwards", "while it is caught up with"])
+    def test_finds_nothing_when_an_operator_backfills_what_an_outage_skipped(
+        self, engine: Engine, clock: Clock, policy: str, turns: int
+    ) -> None:
+        job = create(policy, every_seconds=600 if policy == "fire_all" else 60)
+        engine.turn()
+        clock(2 * DAY)
+        for _ in range(turns):
+            engine.turn()
+            engine.time.seconds += 1
+        if not turns:
+            engine.settle()
+        start = factories.now() - DAY
+        _, backfill = backfill_job(
+            tenant=job.tenant, job_id=job.id, start=start, end=start + 3 * HOUR, dry_run=False
+        )
+        for _ in range(5):
+            engine.turn()
+            engine.time.seconds += 1
+            assert differences() == []
+        engine.settle()
+        assert differences() == []
+        backfill.refresh_from_db()
+        assert backfill.finished_at is not None
+        ran = Trigger.objects.filter(job=job, origin="backfill", state="succeeded").count()
+        skipped = SkippedRange.objects.filter(from_at__lte=start, until_at__gte=start + 3 * HOUR)
+        if policy != "fire_all":
+            assert ran == 180
+            assert skipped.exists() or turns

@@ -282,6 +282,39 @@ class TestNoDifference:
         make_trigger(job, origin="backfill", scheduled_for=job.created_at - DAY)
         assert kinds() == []
 
+    @pytest.mark.parametrize("state", ["pending", "succeeded", "dead"])
+    def test_is_found_where_a_backfill_runs_what_a_range_counts_as_skipped(
+        self, clock: Any, state: str
+    ) -> None:
+        job = create()
+        clock(HOUR + SECOND)
+        skip(job, 1, 60)
+        for minutes in (1, 30, 60):
+            make_trigger(job, state, origin="backfill", scheduled_for=job.created_at + minutes * MINUTE)
+        assert kinds() == []
+        Trigger.objects.filter(scheduled_for=job.created_at + MINUTE).update(origin="catchup")
+        assert kinds() == [("twice", job.created_at + MINUTE)]
+
+    def test_is_found_in_a_month_of_seconds_without_walking_them(
+        self, clock: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        every = {"cron": {"type": "cron", "cron": "* * * * * ?", "cron_dialect": "quartz"}}
+        every["interval"] = {"type": "interval", "every_seconds": 1}
+        jobs = [create(schedule, name=name) for name, schedule in every.items()]
+        clock(30 * DAY)
+        for job in jobs:
+            schedule = schedule_of(job)
+            first = next_fire(schedule, after=job.created_at)
+            count = (now() - first) // SECOND + 1
+            skip(job, 0, 0, from_at=first, until_at=first + (count - 1) * SECOND, count=count)
+        monkeypatch.setattr("jobs.core.schedule._cron_firings", None)
+        assert kinds() == []
+        assert [instants(job) > 2_591_990 for job in jobs] == [True, True]
+        SkippedRange.objects.all().delete()
+        found = list(audit(jobs=Job.objects.all(), since=utc(2000, 1, 1), until=now()))
+        assert all(result.counts["missing"] > 2_591_990 for result in found)
+        assert [len(result.differences) for result in found] == [10, 10]
+
     def test_is_found_while_catch_up_is_in_hand(self, clock: Any) -> None:
         job = create()
         clock(HOUR)
