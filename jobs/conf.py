@@ -23,6 +23,18 @@ def _networks(value: object) -> object:
     return tuple(ip_network(part) for part in parts) if isinstance(parts, list) else parts
 
 
+def _rates(value: object) -> object:
+    """``"a=5, b:8443=0.5"`` -> ``{"a": 5.0, "b:8443": 0.5}``."""
+    parts = _split(value)
+    if not isinstance(parts, list):
+        return value
+    pairs = [part.rpartition("=") for part in parts]
+    if faulty := [part for part, (host, _, rate) in zip(parts, pairs, strict=True) if not host or not rate]:
+        raise ValueError(f"{faulty[0]!r} is not host=rate, such as api.example.com=5")
+    return {host.strip().lower(): rate.strip() for host, _, rate in pairs}
+
+
+Rates = Annotated[dict[str, Annotated[float, Field(ge=0.001, le=100_000)]], NoDecode, BeforeValidator(_rates)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
@@ -38,9 +50,19 @@ class EngineSettings(BaseSettings):
     look_ahead_seconds: float = Field(60, ge=1, le=3600)
     materialize_batch: int = Field(500, ge=1, le=10_000, description="Jobs a materialize statement takes.")
     dispatch_batch: int = Field(1000, ge=1, le=10_000, description="Triggers a dispatch statement takes.")
-    queue_window: int = Field(
-        4000, ge=1, le=1_000_000, description="Triggers of one job type that may be queued at once."
+    batching: bool = Field(True, description="Off: one trigger a message, whatever the load.")
+    queue_wait_ms: int = Field(
+        1000, ge=50, le=60_000, description="How much work of a job type is queued ahead of its workers."
     )
+    queue_window_first: int = Field(
+        256, ge=1, le=1_000_000, description="Triggers queued before the workers' pace is known."
+    )
+    queue_window_lowest: int = Field(16, ge=1, le=1_000_000)
+    queue_window_highest: int = Field(20_000, ge=1, le=1_000_000)
+    target_rate_per_second: float = Field(
+        0, ge=0, le=100_000, description="Webhooks a second to one host; 0: no limit."
+    )
+    target_rates: Rates = Field(default={}, description="Hosts with a rate of their own: host=rate, …")
     dispatch_deadline_seconds: float = Field(30, ge=1, le=3600)
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)
@@ -62,11 +84,11 @@ class EngineSettings(BaseSettings):
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
     @model_validator(mode="after")
-    def _a_dispatch_fits_the_window(self) -> "EngineSettings":
-        if self.dispatch_batch > self.queue_window:
+    def _windows_are_in_order(self) -> "EngineSettings":
+        if not self.queue_window_lowest <= self.queue_window_first <= self.queue_window_highest:
             raise ValueError(
-                f"CARILLON_DISPATCH_BATCH ({self.dispatch_batch}) must not exceed "
-                f"CARILLON_QUEUE_WINDOW ({self.queue_window})"
+                f"CARILLON_QUEUE_WINDOW_LOWEST ({self.queue_window_lowest}), _FIRST ({self.queue_window_first}) and "
+                f"_HIGHEST ({self.queue_window_highest}) must be in this order"
             )
         return self
 

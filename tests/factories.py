@@ -17,7 +17,7 @@ from jobs.models import Attempt, Job, Trigger
 from jobs.models.fields import new_id
 from jobs.store import dispatch as dispatch_store
 from jobs.store import execution, leases
-from jobs.store.dispatch import Dispatched
+from jobs.store.dispatch import Dispatched, Rates, Window
 from jobs.store.execution import Finish, Grip
 from jobs.store.history import database_now
 from jobs.store.leases import Reign
@@ -172,18 +172,42 @@ def grip(trigger: Trigger) -> Grip:
     return Grip(trigger.id, trigger.fence)
 
 
+class _Unlimited:
+    """No rate limit at all."""
+
+    def room(self, tenant: Any) -> int | None:
+        return None
+
+    def spend(self, tenant: Any, count: int) -> None:
+        pass
+
+    def admit(self, target: str, wanted: int) -> list[timedelta]:
+        return []
+
+
+UNLIMITED = _Unlimited()
+
+
 def dispatch(
     *,
     reign: Reign = ANYONE,
     types: Sequence[str] = ("noop",),
     window: int = 1000,
     limit: int = 100,
+    rates: Rates = UNLIMITED,
     **caps: int,
 ) -> Dispatched:
     """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each."""
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
-    return dispatch_store.dispatch(reign=reign, caps=named, window=window, limit=limit)
+    dispatch_store.unpark(limit=1000)
+    return dispatch_store.dispatch(
+        reign=reign,
+        caps=named,
+        window=Window(first=window, lowest=window, highest=window, wait=SECOND),
+        limit=limit,
+        rates=rates,
+    )
 
 
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:

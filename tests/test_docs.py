@@ -22,9 +22,9 @@ PAGES = [
 
 
 def shown_default(field: FieldInfo) -> str:
-    """``True`` -> `` `true` ``, ``10.0`` -> `` `10` ``, an empty tuple -> ``empty``."""
+    """``True`` -> `` `true` ``, ``10.0`` -> `` `10` ``, an empty collection -> ``empty``."""
     value = field.default
-    if value == ():
+    if value in ((), {}):
         return "empty"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -208,7 +208,13 @@ def _type_and_payload(fields: Fields, tenant: Tenant) -> dict[str, Any]:
         return {}
     if "payload" not in fields.errors:
         fields.collect(lambda: registry.validate_payload(name, payload))
-    return {"job_type": name, "payload": payload, "timeout": timeout or job_type.timeout}
+    sound = not any(field.startswith("payload") for field in fields.errors)
+    return {
+        "job_type": name,
+        "payload": payload,
+        "timeout": timeout or job_type.timeout,
+        "target": job_type.target(payload) if job_type.target and sound else "",
+    }
 
 
 def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
@@ -221,8 +227,6 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
     retry = fields.collect(
         lambda: RetryPolicy.from_json(fields.get("retry_policy") or {}), under="retry_policy"
     )
-    if fields.get("concurrency_key"):
-        fields.complain("concurrency_key", _LATER_FIELD)
     defaults = {
         "overlap_policy": OverlapPolicy.SKIP.value,
         "misfire_policy": (MisfirePolicy.FIRE_ALL if one_time else MisfirePolicy.FIRE_ONCE).value,
@@ -232,7 +236,7 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
         "priority": _priority(fields),
         "retry_policy": retry.to_json() if retry else {},
         "max_concurrent": fields.number("max_concurrent", 1, _MOST_CONCURRENT, default=1, whole=True),
-        "concurrency_key": "",
+        "concurrency_key": fields.text("concurrency_key", _LONGEST_NAME),
         "misfire_grace": fields.seconds(
             "misfire_grace_seconds", 1, _LONGEST_GRACE_SECONDS, default=timedelta(seconds=60)
         ),

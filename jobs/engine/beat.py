@@ -24,8 +24,10 @@ from jobs.handlers import registry
 
 def served_types() -> dict[str, Lane]:
     """Every registered job type and how it is served."""
+    batching = engine_settings().batching
     return {
-        job_type.name: Lane(job_type.max_in_flight, job_type.batch_size) for job_type in registry.all_types()
+        job_type.name: Lane(job_type.max_in_flight, job_type.batch_size if batching else 1)
+        for job_type in registry.all_types()
     }
 
 

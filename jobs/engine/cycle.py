@@ -19,6 +19,7 @@ from jobs.engine.firing.pace import Pace
 from jobs.engine.housekeeper import Housekeeper
 from jobs.engine.leader import Leader
 from jobs.engine.reaper import reap
+from jobs.limits import Rates, shared_buckets
 from jobs.store import db
 from jobs.store import dispatch as dispatch_store
 from jobs.store.leases import Reign
@@ -64,6 +65,13 @@ class Cycle:
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
         self._reap_at = 0.0
         self._parked_after = START
+        self._rates = Rates(shared_buckets())
+        self._window = dispatch_store.Window(
+            first=settings.queue_window_first,
+            lowest=settings.queue_window_lowest,
+            highest=settings.queue_window_highest,
+            wait=timedelta(milliseconds=settings.queue_wait_ms),
+        )
         self._term: int | None = None
 
     def tick(self) -> float:
@@ -91,12 +99,14 @@ class Cycle:
         more = self._materialize(reign)
         blocked, upcoming = False, None
         self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
+        dispatch_store.unpark(limit=self._settings.dispatch_batch)
         if self._ready():
             result = dispatch(
                 reign=reign,
                 lanes=self._lanes(),
-                window=self._settings.queue_window,
+                window=self._window,
                 limit=self._settings.dispatch_batch,
+                rates=self._rates,
                 publish=self._publish,
             )
             blocked, upcoming = result.blocked, result.seconds_to_next

@@ -49,8 +49,9 @@ def dispatch(
     *,
     reign: Reign,
     lanes: Mapping[str, Lane],
-    window: int,
+    window: store.Window,
     limit: int,
+    rates: store.Rates,
     publish: Callable[[Sequence[Message]], None],
 ) -> store.Dispatched:
     """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
@@ -59,6 +60,7 @@ def dispatch(
         caps={name: lane.max_in_flight for name, lane in lanes.items()},
         window=window,
         limit=limit,
+        rates=rates,
     )
     for trigger_id, reason in result.ended.items():
         verb = "cancel" if reason in CANCEL_REASONS else "skip"

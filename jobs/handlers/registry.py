@@ -53,6 +53,7 @@ class JobType:
     max_in_flight: int | None
     description: str
     is_async: bool
+    target: Callable[[dict[str, Any]], str] | None = None
 
     @property
     def queue(self) -> str:
@@ -82,6 +83,7 @@ def job_type(
     batch_size: int = 1,
     payload: type[pydantic.BaseModel] | None = None,
     max_in_flight: int | None = None,
+    target: Callable[[dict[str, Any]], str] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function, plain or ``async``, as the handler of jobs whose ``job_type`` is
     ``name``.
@@ -89,7 +91,9 @@ def job_type(
     ``timeout_seconds`` bounds one attempt (a job may set its own). ``batch_size`` triggers may travel in one
     message: raise it for handlers of a few milliseconds. ``max_in_flight`` bounds how many run at once over
     all workers. ``payload`` is a pydantic model that a job's payload must fit, checked when the job is
-    created; without one the handler receives the plain dict. The first paragraph of the docstring becomes the
+    created; without one the handler receives the plain dict. ``target`` names the host that the handler calls
+    with a valid payload (``host`` or ``host:port``, at most 255 characters), for the rate limits of targets.
+    The first paragraph of the docstring becomes the
     type's description. Raises ``RegistrationError``.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -118,6 +122,7 @@ def job_type(
             max_in_flight=max_in_flight,
             description=" ".join((inspect.getdoc(handler) or "").split("\n\n")[0].split()),
             is_async=inspect.iscoroutinefunction(handler),
+            target=target,
         )
         return handler
 

@@ -132,7 +132,15 @@ class Trigger(models.Model):
                 name="trigger_key_in_flight",
             ),
             # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
-            models.Index(fields=("job", "scheduled_for"), condition=Q(parked=True), name="trigger_parked"),
+            models.Index(
+                fields=("job", "scheduled_for"),
+                condition=Q(parked=True, parked_until__isnull=True),
+                name="trigger_parked",
+            ),
+            # store/sql/dispatch.sql: unpark; what waits for its target, soonest first.
+            models.Index(
+                fields=("parked_until",), condition=Q(parked_until__isnull=False), name="trigger_parked_until"
+            ),
             # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.
             models.Index(
                 fields=("tenant",),

@@ -37,7 +37,7 @@ class TestEnvironment:
             REDIS_URL="http://redis",
             SECRET_KEY="short",
             CARILLON_LEADER_LEASE_SECONDS="1000",
-            CARILLON_QUEUE_WINDOW="many",
+            CARILLON_QUEUE_WINDOW_LOWEST="many",
             CARILLON_WEBHOOK_ALLOW_NETWORKS="10.0.0.0/33",
             CARILLON_LOG_FORMAT="xml",
         )
@@ -49,7 +49,7 @@ class TestEnvironment:
             "REDIS_URL: must look like redis://",
             "SECRET_KEY: ",
             "CARILLON_LEADER_LEASE_SECONDS: ",
-            "CARILLON_QUEUE_WINDOW: ",
+            "CARILLON_QUEUE_WINDOW_LOWEST: ",
             "CARILLON_WEBHOOK_ALLOW_NETWORKS: ",
             "CARILLON_LOG_FORMAT: ",
         ):
@@ -94,9 +94,21 @@ class TestEnvironment:
         environ(**GOOD, BROKER_URL="amqp://user:password@rabbit:5672//")
         assert environment.load()[0].broker() == "amqp://user:password@rabbit:5672//"
 
-    def test_refuses_a_dispatch_batch_that_exceeds_its_window(self, environ):
-        environ(CARILLON_DISPATCH_BATCH="500", CARILLON_QUEUE_WINDOW="100")
-        with pytest.raises(ImproperlyConfigured, match="must not exceed"):
+    def test_refuses_windows_out_of_order(self, environ):
+        environ(CARILLON_QUEUE_WINDOW_LOWEST="500", CARILLON_QUEUE_WINDOW_FIRST="100")
+        with pytest.raises(ImproperlyConfigured, match="must be in this order"):
+            environment.load()
+
+    def test_reads_rates_of_hosts(self, environ):
+        environ(CARILLON_TARGET_RATES="API.example.com=5, slow.example.com:8443=0.5")
+        assert environment.load()[1].target_rates == {"api.example.com": 5, "slow.example.com:8443": 0.5}
+
+    @pytest.mark.parametrize(
+        "text", ["example.com", "=5", "example.com=", "a=1, b", "a=fast", "a=0", "a=1e9"]
+    )
+    def test_refuses_rates_that_are_none(self, environ, text):
+        environ(CARILLON_TARGET_RATES=text)
+        with pytest.raises(ImproperlyConfigured, match="CARILLON_TARGET_RATES"):
             environment.load()
 
     def test_reads_lists_separated_by_commas(self, environ):

@@ -1,38 +1,10 @@
--- name: release
--- Show dispatch again what was parked behind another trigger of its job, oldest first, where there is room now. Walks the
--- jobs from %(after)s, so that a crowd of busy ones cannot hide the others.
--- index: trigger_parked, trigger_unfinished_of_job
--- returns: the last job looked at, or no row when none is left
-WITH RECURSIVE step AS (
-    (SELECT job_id, 1 AS nth FROM jobs_trigger WHERE parked AND job_id > %(after)s::uuid ORDER BY job_id LIMIT 1)
-    UNION ALL
-    SELECT following.job_id, step.nth + 1 FROM step, LATERAL (
-        SELECT job_id FROM jobs_trigger t WHERE t.parked AND t.job_id > step.job_id ORDER BY t.job_id LIMIT 1) following
-    WHERE step.nth < %(limit)s
-), oldest AS MATERIALIZED (
-    SELECT t.id FROM step, LATERAL (
-        SELECT status, overlap_policy, max_concurrent FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
-        SELECT count(*) AS n FROM jobs_trigger other
-        WHERE other.job_id = step.job_id AND NOT other.parked
-          AND (other.state IN ('queued', 'running') OR other.state = 'retrying' AND j.overlap_policy <> 'allow'
-               -- What is in dispatch's sight already goes first.
-               OR other.state = 'pending' AND NOT other.held AND other.due_at <= carillon_now())) busy, LATERAL (
-        SELECT id FROM jobs_trigger waiting
-        WHERE waiting.job_id = step.job_id AND waiting.parked
-        ORDER BY waiting.scheduled_for
-        LIMIT greatest(0, CASE j.overlap_policy WHEN 'allow' THEN j.max_concurrent ELSE 1 END - busy.n)) t
-    WHERE j.status IN ('active', 'completed')
-), released AS (
-    UPDATE jobs_trigger SET held = false, parked = false
-    WHERE id = ANY(ARRAY(SELECT id FROM oldest)) AND parked
-)
-SELECT job_id FROM step ORDER BY nth DESC LIMIT 1;
-
 -- name: due_lanes
 -- The (tenant, job type, priority) lanes with a trigger that waits, by a loose index scan that jumps from lane to lane:
 -- its cost is the number of lanes, whatever their depth.
+-- A suspended tenant's lanes are jumped over without a look inside.
 -- index: trigger_lane
--- returns: tenant_id, job_type, priority, whether one is due, and the seconds until the next one falls due (or null)
+-- returns: tenant_id, job_type, priority, whether the tenant is frozen, whether one is due, and the seconds until the
+-- next one falls due (or null)
 WITH RECURSIVE lane AS (
     (SELECT tenant_id, job_type, priority FROM jobs_trigger
      WHERE state IN ('pending', 'retrying') AND NOT held
@@ -44,7 +16,7 @@ WITH RECURSIVE lane AS (
           AND (t.tenant_id, t.job_type, t.priority) > (lane.tenant_id, lane.job_type, lane.priority)
         ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
 )
-SELECT lane.tenant_id, lane.job_type, lane.priority,
+SELECT lane.tenant_id, lane.job_type, lane.priority, tenant.status = 'frozen' AS frozen,
        -- The oldest, in order: to EXISTS, statistics of a time when all was pending would recommend the whole table.
        (SELECT t.due_at FROM jobs_trigger t
         WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
@@ -55,15 +27,16 @@ SELECT lane.tenant_id, lane.job_type, lane.priority,
            WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
              AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at > carillon_now()
            ORDER BY t.due_at LIMIT 1) - carillon_clock())::float AS seconds_to_next
-FROM lane;
+FROM lane, LATERAL (SELECT status FROM tenants_tenant WHERE id = lane.tenant_id OFFSET 0) tenant
+WHERE tenant.status <> 'suspended';
 
 -- name: lock_tenants
 -- Tenants that may be served now, locked so that caps and overlap stay exact with several dispatchers, and so that a
 -- pause or cancel that was acknowledged holds: actions lock the same row.
 -- locks: tenant rows, SKIP LOCKED, held to the end of the dispatch transaction
--- returns: id
-SELECT id FROM tenants_tenant
-WHERE id = ANY(%(tenant_ids)s::bigint[]) AND status = 'active'
+-- returns: id, status, rate_per_second, rate_burst
+SELECT id, status, rate_per_second, rate_burst FROM tenants_tenant
+WHERE id = ANY(%(tenant_ids)s::bigint[]) AND status <> 'suspended'
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
 FOR NO KEY UPDATE SKIP LOCKED;
@@ -73,9 +46,9 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- dispatch, hold (the job is not active), wait (park it), replace (stop the others, then as wait), or an end with its
 -- reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type whose
 -- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
--- starves, when slots become free a few at a time.
--- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing
--- returns: id, job_id, job_type, scheduled_for, overlap_policy, verdict
+-- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
+-- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
+-- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
@@ -91,10 +64,13 @@ WITH lane AS MATERIALIZED (
     GROUP BY job_type
 ), type_room AS MATERIALIZED (
     SELECT c.job_type,
-           least(%(window)s - coalesce(queued, 0), coalesce(c.cap, 2147483647) - coalesce(in_flight, 0)) AS room
-    FROM unnest(%(capped_types)s::text[], %(type_caps)s::int[]) AS c(job_type, cap) LEFT JOIN type_load USING (job_type)
+           least(c."window" - coalesce(queued, 0), coalesce(c.cap, 2147483647) - coalesce(in_flight, 0)) AS room
+    FROM unnest(%(queues)s::text[], %(windows)s::int[], %(type_caps)s::int[]) AS c(job_type, "window", cap)
+    LEFT JOIN type_load USING (job_type)
 ), open_lane AS MATERIALIZED (
-    SELECT lane.*, tenant.weight, tenant.max_in_flight - coalesce(tenant_load.in_flight, 0) AS tenant_room,
+    SELECT lane.*, tenant.weight,
+           least(tenant.max_in_flight - coalesce(tenant_load.in_flight, 0), coalesce(rated.tokens, 2147483647))
+               AS tenant_room,
            type_room.room AS type_room, coalesce(tenant_load.in_flight, 0) AS tenant_in_flight,
            coalesce(level_load.in_flight, 0) AS level_in_flight
     FROM lane
@@ -102,7 +78,9 @@ WITH lane AS MATERIALIZED (
     JOIN type_room USING (job_type)
     LEFT JOIN tenant_load USING (tenant_id)
     LEFT JOIN level_load USING (tenant_id, priority)
+    LEFT JOIN unnest(%(rated_tenants)s::bigint[], %(tokens)s::int[]) AS rated(tenant_id, tokens) USING (tenant_id)
     WHERE tenant.max_in_flight > coalesce(tenant_load.in_flight, 0) AND type_room.room > 0
+      AND coalesce(rated.tokens, 1) > 0
 ), oldest AS (
     SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room, open_lane.tenant_in_flight,
            (open_lane.level_in_flight
@@ -133,7 +111,12 @@ WITH lane AS MATERIALIZED (
     ORDER BY turn, due_at, id
     LIMIT %(limit)s
 ), judged AS (
-    SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
+    SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup, j.target,
+           j.concurrency_key,
+           CASE WHEN j.concurrency_key <> '' THEN (
+               SELECT count(*) FROM jobs_trigger k
+               WHERE k.tenant_id = c.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
+                 AND k.state IN ('queued', 'running')) END AS key_in_flight,
            -- What was tried once is not skipped any more, though a lost message made it pending again.
            c.state = 'pending' AND c.origin = 'schedule' AND c.attempt_count = 0 AND c.replay_count = 0 AS may_skip,
            -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
@@ -160,7 +143,7 @@ WITH lane AS MATERIALIZED (
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
     FROM chosen c, LATERAL (
         SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
-               max_catchup, next_fire_at
+               max_catchup, next_fire_at, concurrency_key, target
         FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
         SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.state <> 'retrying') AS in_flight
         FROM jobs_trigger other
@@ -192,16 +175,24 @@ WITH lane AS MATERIALIZED (
 ), counted AS (
     SELECT *, count(*) FILTER (WHERE first_verdict = 'dispatch') OVER (PARTITION BY job_id ORDER BY job_rank) AS nth
     FROM verdicts
+), by_job AS (
+    SELECT *, CASE
+        -- Of the triggers of one job judged fit together, only as many go as may run at once.
+        WHEN first_verdict = 'dispatch'
+         AND others_in_flight + nth > CASE WHEN serial THEN 1 ELSE max_concurrent END
+        THEN CASE WHEN must_run OR overlap_policy IN ('queue', 'allow') THEN 'wait'
+                  WHEN overlap_policy = 'collapse' THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
+                  ELSE 'overlap' END
+        ELSE first_verdict END AS job_verdict
+    FROM counted
 )
-SELECT id, job_id, job_type, scheduled_for, overlap_policy, CASE
-    -- Of the triggers of one job judged fit together, only as many go as may run at once.
-    WHEN first_verdict = 'dispatch'
-     AND others_in_flight + nth > CASE WHEN serial THEN 1 ELSE max_concurrent END
-    THEN CASE WHEN must_run OR overlap_policy IN ('queue', 'allow') THEN 'wait'
-              WHEN overlap_policy = 'collapse' THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
-              ELSE 'overlap' END
-    ELSE first_verdict END AS verdict
-FROM counted
+SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, CASE
+    -- And of those of one concurrency key, over all its jobs.
+    WHEN job_verdict = 'dispatch' AND concurrency_key <> ''
+     AND key_in_flight + count(*) FILTER (WHERE job_verdict = 'dispatch') OVER (
+             PARTITION BY tenant_id, concurrency_key ORDER BY turn, due_at, id) > max_concurrent
+    THEN 'wait' ELSE job_verdict END AS verdict
+FROM by_job
 ORDER BY turn, due_at, id;
 
 -- name: dispatch
@@ -211,7 +202,7 @@ ORDER BY turn, due_at, id;
 -- returns: id, fence, job_type
 UPDATE jobs_trigger t SET
     state = 'queued', fence = t.fence + 1, queued_at = carillon_clock(), worker = '', lease_expires_at = NULL,
-    job_version = (SELECT version FROM jobs_job WHERE id = t.job_id)
+    (job_version, concurrency_key) = (SELECT version, concurrency_key FROM jobs_job WHERE id = t.job_id)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND CASE WHEN t.state IN ('pending', 'retrying') THEN NOT t.held END
 RETURNING t.id, t.fence, t.job_type;
 
@@ -225,46 +216,6 @@ FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS s(id, reason)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = s.id AND t.state = 'pending'
 RETURNING t.id, t.reason;
 
--- name: hold
--- Take triggers of jobs that are not active out of the dispatcher's sight until resume.
--- index: primary key
-UPDATE jobs_trigger SET held = true
-WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
-
--- name: park
--- Take triggers that wait for another one of their job out of the dispatcher's sight until release.
--- index: primary key
-UPDATE jobs_trigger SET held = true, parked = true
-WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
-
--- name: collapse
--- At most one trigger of a collapsing job waits: the newest. What was parked before the given ones gives way to them.
--- transition: pending -> skipped
--- index: trigger_parked
--- returns: id, reason
-UPDATE jobs_trigger t SET
-    state = 'skipped', reason = 'collapsed', finished_at = carillon_clock(), held = false, parked = false
-FROM unnest(%(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS newest(job_id, scheduled_for)
-WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = newest.job_id AND t.parked AND t.state = 'pending'
-  AND t.scheduled_for < newest.scheduled_for AND t.origin = 'schedule' AND t.replay_count = 0
-RETURNING t.id, t.reason;
-
--- name: replace
--- Make way for the given triggers: other ones of their jobs that wait are cancelled, running ones are asked to stop.
--- transition: pending, retrying, queued -> cancelled
--- index: trigger_unfinished_of_job
--- returns: id, state
-UPDATE jobs_trigger SET
-    cancel_requested = state = 'running',
-    cancel_reason = CASE WHEN state = 'running' THEN 'preempted' ELSE '' END,
-    finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
-    reason = CASE WHEN state = 'running' THEN '' ELSE 'superseded' END,
-    state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
-    held = false, parked = false
-WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
-  AND (state IN ('queued', 'running', 'retrying') OR state = 'pending' AND parked)
-RETURNING id, state;
-
 -- name: supersede
 -- Cancel firings that a newer one of their job has overtaken.
 -- transition: pending -> cancelled
@@ -273,3 +224,19 @@ RETURNING id, state;
 UPDATE jobs_trigger SET state = 'cancelled', reason = 'superseded', finished_at = carillon_clock()
 WHERE id = ANY(%(ids)s::uuid[]) AND state = 'pending'
 RETURNING id;
+
+-- name: freeze
+-- What falls due while its tenant is frozen is not to run (tenants.models). What was tried before waits for the thaw.
+-- transition: pending -> skipped
+-- index: trigger_lane
+-- returns: id, reason
+UPDATE jobs_trigger SET state = 'skipped', reason = 'frozen', finished_at = carillon_clock()
+WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
+    SELECT t.id FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
+        AS l(tenant_id, job_type, priority), LATERAL (
+        SELECT id, state, attempt_count FROM jobs_trigger t
+        WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
+          AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()
+        ORDER BY t.due_at LIMIT %(limit)s) t
+    LIMIT %(limit)s))
+RETURNING id, reason;

@@ -17,7 +17,8 @@ RETURNING id;
 -- name: hold_job
 -- Take a paused job's waiting triggers out of the dispatcher's sight, or (held = false) put them back.
 -- index: trigger_unfinished_of_job
-UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s
+UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s,
+                        parked_until = CASE WHEN %(held)s THEN parked_until END
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: skip_paused
@@ -26,7 +27,7 @@ WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(hel
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
-                        parked = false
+                        parked = false, parked_until = NULL
 WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for <= %(now)s
 RETURNING id;
@@ -58,7 +59,7 @@ UPDATE jobs_trigger SET
     cancel_reason = CASE WHEN state = 'running' THEN 'job_cancelled' ELSE '' END,
     reason = CASE WHEN state = 'running' THEN '' ELSE 'job_cancelled' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
-    held = false, parked = false
+    held = false, parked = false, parked_until = NULL
 WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
@@ -73,7 +74,7 @@ UPDATE jobs_trigger SET
     cancel_reason = CASE WHEN state = 'running' THEN 'requested' ELSE '' END,
     reason = CASE WHEN state = 'running' THEN '' ELSE 'requested' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
-    held = false, parked = false
+    held = false, parked = false, parked_until = NULL
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
@@ -85,7 +86,7 @@ RETURNING id;
 -- returns: id
 UPDATE jobs_trigger t SET
     state = 'pending', reason = '', due_at = carillon_clock(), held = false, parked = false,
-    budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
+    parked_until = NULL, budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
     cancel_reason = '', worker = '', progress = NULL,
     result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL, job_version = j.version
 FROM jobs_job j

@@ -8,13 +8,13 @@ what the answer means.
 from datetime import UTC, datetime
 
 from jobs.handlers import egress
-from jobs.handlers.builtin.webhook.payload import WebhookPayload
+from jobs.handlers.builtin.webhook.payload import WebhookPayload, target
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import Response
 from jobs.handlers.registry import job_type
 
 
-@job_type("webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload)
+@job_type("webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload, target=target)
 async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
     # Imported here: these need aiohttp, which processes that only read the registry should not pay for.

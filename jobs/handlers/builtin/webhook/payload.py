@@ -60,3 +60,10 @@ class WebhookPayload(BuiltInPayload):
     method: Literal["POST", "GET", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=32), AfterValidator(_check_headers)] = {}
     body: Any = None
+
+
+def target(payload: dict[str, Any]) -> str:
+    """The host a valid payload's request goes to, in lower case, with the port where it is not the scheme's own."""
+    url = URL(payload["url"])
+    host = (url.host or "").lower()
+    return (host if url.is_default_port() else f"{host}:{url.port}")[:255]

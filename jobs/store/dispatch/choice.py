@@ -1,0 +1,198 @@
+"""Choice: who goes next, decided and queued in one transaction under the locks of queues and tenants (DESIGN §8).
+
+Queues are locked first, then tenants, both skipping what another dispatcher holds: caps stay exact however many
+dispatch, none waits for another, and a pause or cancel that was acknowledged holds, as it takes the tenant's lock.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from jobs.core.states import SKIP_REASONS
+from jobs.store import db
+from jobs.store.dispatch import parking, queues
+from jobs.store.dispatch.queues import Window
+from jobs.store.leases import Reign
+
+_SQL = db.queries("dispatch")
+#: Triggers that have to wait may hide the due work of others: how often one dispatch looks past them.
+PICKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A trigger that is committed as ``queued`` and now wants its message."""
+
+    id: UUID
+    fence: int
+    job_type: str
+
+
+@dataclass(slots=True)
+class Dispatched:
+    """What one dispatch did.
+
+    ``blocked``: due work remains that could not start (a cap, a full window). ``seconds_to_next``: until something
+    falls due that is not due yet; None when nothing waits.
+    """
+
+    queued: list[Queued] = field(default_factory=list)
+    ended: dict[UUID, str] = field(default_factory=dict)
+    blocked: bool = False
+    seconds_to_next: float | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.queued) + len(self.ended)
+
+
+class Rates(Protocol):
+    """The rate limits, as ``jobs.limits.Rates`` knows them. ``tenant`` has an id and its rates."""
+
+    def room(self, tenant: Any) -> int | None: ...
+    def spend(self, tenant: Any, count: int) -> None: ...
+    def admit(self, target: str, wanted: int) -> list[timedelta]: ...
+
+
+def dispatch(
+    *, reign: Reign, caps: Mapping[str, int | None], window: Window, limit: int, rates: Rates
+) -> Dispatched:
+    """Choose and queue up to ``limit`` due triggers; end, park or hold those that are not to run. Opens a transaction.
+
+    ``caps`` maps each job type served to its ``max_in_flight`` (None: unlimited). May be repeated: each call takes
+    others. Commits before it returns, so the caller publishes what is durable; what it fails to publish is reaped.
+    """
+    done = Dispatched()
+    with db.atomic():
+        lanes = [lane for lane in _SQL["due_lanes"]() if lane.job_type in caps]
+        waits = [
+            lane.seconds_to_next for lane in lanes if not lane.frozen and lane.seconds_to_next is not None
+        ]
+        done.seconds_to_next = min(waits, default=None)
+        due = [lane for lane in lanes if lane.due]
+        if not due:
+            return done
+        windows = queues.lock((lane.job_type for lane in due), window)
+        tenants = _SQL["lock_tenants"](**reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in due}))
+        frozen = _freeze(tenants, due, done, limit=limit)
+        pick = _Pick(tenants, due, caps, windows, rates)
+        for _ in range(PICKS):
+            parked = pick.carry_out(pick(limit - done.count), done)
+            # What was parked may have hidden work that can start.
+            if done.count >= limit or not parked:
+                break
+        pick.settle(done)
+    done.blocked = done.count < limit and len(frozen) < len({lane.tenant_id for lane in due})
+    return done
+
+
+def _freeze(tenants: Sequence[Any], due: Sequence[Any], done: Dispatched, *, limit: int) -> set[int]:
+    """End what is due of frozen tenants. Returns which they are."""
+    frozen = {tenant.id for tenant in tenants if tenant.status == "frozen"}
+    if frozen:
+        rows = _SQL["freeze"](**_columns(lane for lane in due if lane.tenant_id in frozen), limit=limit)
+        done.ended |= {row.id: row.reason for row in rows}
+    return frozen
+
+
+def _columns(lanes: Iterable[Any]) -> dict[str, list[Any]]:
+    rows = [(lane.tenant_id, lane.job_type, lane.priority) for lane in lanes]
+    tenant_ids, job_types, priorities = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return {"tenant_ids": tenant_ids, "job_types": job_types, "priorities": priorities}
+
+
+class _Pick:
+    """Picks among the due lanes that are open to us, as often as called, and carries the verdicts out."""
+
+    def __init__(
+        self,
+        tenants: Sequence[Any],
+        due: Sequence[Any],
+        caps: Mapping[str, int | None],
+        windows: Mapping[str, int],
+        rates: Rates,
+    ) -> None:
+        self._tenants = {tenant.id: tenant for tenant in tenants if tenant.status == "active"}
+        self._tokens = {
+            tenant.id: room
+            for tenant in self._tenants.values()
+            if tenant.rate_per_second and (room := rates.room(tenant)) is not None
+        }
+        self._lanes = [lane for lane in due if lane.tenant_id in self._tenants and lane.job_type in windows]
+        self._queues = {
+            "queues": list(windows),
+            "windows": list(windows.values()),
+            "type_caps": [caps[name] for name in windows],
+        }
+        self._rates = rates
+        self._gone: Counter[int] = Counter()
+
+    def __call__(self, limit: int) -> list[Any]:
+        lanes = [lane for lane in self._lanes if self._tokens.get(lane.tenant_id, 1) > 0]
+        if not lanes or limit <= 0:
+            return []
+        return _SQL["pick"](
+            **_columns(lanes),
+            **self._queues,
+            rated_tenants=list(self._tokens),
+            tokens=list(self._tokens.values()),
+            limit=limit,
+        )
+
+    def carry_out(self, picked: Sequence[Any], done: Dispatched) -> bool:
+        """Do what was decided, and note in ``done`` what was queued, in the order picked, and what ended.
+
+        Returns whether some were parked.
+        """
+        by_verdict: defaultdict[str, list[Any]] = defaultdict(list)
+        for row in picked:
+            by_verdict[row.verdict].append(row)
+        parking.hold(by_verdict["hold"])
+        done.ended |= _end(picked, by_verdict["superseded"])
+        done.ended |= parking.make_way(by_verdict["wait"], by_verdict["replace"])
+        chosen = self._admitted(by_verdict["dispatch"])
+        done.queued += _queue(chosen)
+        for row in chosen:
+            self._gone[row.tenant_id] += 1
+            if row.tenant_id in self._tokens:
+                self._tokens[row.tenant_id] -= 1
+        return len(chosen) < len(by_verdict["dispatch"]) or bool(by_verdict["wait"] or by_verdict["replace"])
+
+    def _admitted(self, chosen: Sequence[Any]) -> list[Any]:
+        """Those of the chosen whose targets may be called now; the others are parked for their time."""
+        by_target: defaultdict[str, list[Any]] = defaultdict(list)
+        for row in chosen:
+            if row.target:
+                by_target[row.target].append(row)
+        waits: dict[UUID, timedelta] = {}
+        for target, rows in by_target.items():
+            turns = self._rates.admit(target, len(rows))
+            waits |= {row.id: turn for row, turn in zip(rows[len(rows) - len(turns) :], turns, strict=True)}
+        parking.park_until(waits)
+        return [row for row in chosen if row.id not in waits]
+
+    def settle(self, done: Dispatched) -> None:
+        """Count what was queued where the next dispatch looks: at the queues, and in the tenants' buckets."""
+        queues.note_dispatched(item.job_type for item in done.queued)
+        for tenant_id, count in self._gone.items():
+            if self._tenants[tenant_id].rate_per_second:
+                self._rates.spend(self._tenants[tenant_id], count)
+
+
+def _end(picked: Sequence[Any], overtaken: Sequence[Any]) -> dict[UUID, str]:
+    """End firings that are not to run. Returns them with their reasons."""
+    skips = {row.id: row.verdict for row in picked if row.verdict in SKIP_REASONS}
+    if skips:
+        _SQL["skip"](ids=list(skips), reasons=list(skips.values()))
+    if overtaken:
+        _SQL["supersede"](ids=[row.id for row in overtaken])
+    return skips | {row.id: row.verdict for row in overtaken}
+
+
+def _queue(chosen: Sequence[Any]) -> list[Queued]:
+    rows = _SQL["dispatch"](ids=[row.id for row in chosen]) if chosen else []
+    order = {row.id: rank for rank, row in enumerate(chosen)}
+    return [Queued(row.id, row.fence, row.job_type) for row in sorted(rows, key=lambda row: order[row.id])]

@@ -1,0 +1,53 @@
+-- What dispatchers share of each job type's queue (jobs.models.Queue). Whoever holds a row dispatches its type alone.
+
+-- name: lock
+-- Take the queues to dispatch into; a queue that another dispatcher holds is being served by it just now.
+-- locks: queue rows, SKIP LOCKED, held to the end of the dispatch transaction
+-- index: primary key
+-- returns: job_type, window, and whether it is time to measure
+SELECT job_type, "window", measured_at < carillon_clock() - %(every)s::interval AS unmeasured FROM jobs_queue
+WHERE job_type = ANY(%(job_types)s::text[])
+ORDER BY job_type
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: found
+-- Queues dispatched into for the first time, which makes them the caller's until it commits.
+-- index: primary key
+-- returns: job_type, window
+INSERT INTO jobs_queue (job_type, "window", rate, dispatched, drained, measured_at)
+SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t ORDER BY t
+ON CONFLICT DO NOTHING
+RETURNING job_type, "window";
+
+-- name: measure
+-- Let the windows follow what workers take: about as many may be queued as they claim within the target wait. A window
+-- grows as soon as they claim more, and shrinks only when what is queued would take them longer. After a pause nothing is
+-- known of the rate: only the mark is set anew.
+-- index: trigger_in_flight
+-- returns: job_type, window
+WITH load AS MATERIALIZED (
+    SELECT job_type, count(*) AS queued FROM jobs_trigger WHERE state = 'queued' GROUP BY job_type
+), sample AS MATERIALIZED (
+    SELECT q.job_type, coalesce(queued, 0) AS queued, carillon_clock() - q.measured_at <= %(stale)s::interval AS fresh,
+           greatest(0, q.dispatched - coalesce(queued, 0) - q.drained)
+               / extract(epoch FROM carillon_clock() - q.measured_at)::float AS rate
+    FROM jobs_queue q LEFT JOIN load USING (job_type)
+    WHERE q.job_type = ANY(%(job_types)s::text[])
+), judged AS (
+    SELECT *, least(%(highest)s, greatest(%(lowest)s, ceil(rate * %(wait_seconds)s)))::int AS demand FROM sample
+)
+UPDATE jobs_queue q SET
+    rate = CASE WHEN j.fresh THEN j.rate ELSE q.rate END,
+    "window" = CASE WHEN j.fresh AND (j.demand > q."window" OR j.queued > j.demand) THEN j.demand
+                    ELSE least(%(highest)s, greatest(%(lowest)s, q."window")) END,
+    drained = q.dispatched - j.queued, measured_at = carillon_clock()
+FROM judged j
+WHERE q.job_type = j.job_type
+RETURNING q.job_type, q."window";
+
+-- name: note_dispatched
+-- Count what was queued, under the caller's locks.
+-- index: primary key
+UPDATE jobs_queue q SET dispatched = q.dispatched + n.count
+FROM unnest(%(job_types)s::text[], %(counts)s::int[]) AS n(job_type, count)
+WHERE q.job_type = n.job_type;
