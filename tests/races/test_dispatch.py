@@ -38,6 +38,28 @@ class TestTwoDispatchers:
         assert {fence for _, fence in queued} == {1}
         assert [in_flight(tenant.id) for tenant in tenants] == [7, 7, 7]
 
+    def test_never_exceed_the_cap_of_a_type_nor_of_a_key_nor_a_window(self) -> None:
+        tenants = [make_tenant() for _ in range(4)]
+        for tenant in tenants:
+            make_triggers(make_job(tenant, job_type="slow"), 10)
+            make_triggers(make_job(tenant, job_type="noop"), 10)
+            for _ in range(3):
+                make_triggers(make_job(tenant, concurrency_key="db", max_concurrent=2), 3)
+        triggers = Trigger.objects.filter(state__in=("queued", "running"))
+
+        def dispatch_often() -> None:
+            for _ in range(8):
+                dispatch(types=["noop"], slow=5, window=9, limit=4)
+                slow = triggers.filter(job_type="slow").count()
+                keyed = Counter(triggers.filter(concurrency_key="db").values_list("tenant_id", flat=True))
+                assert slow <= 5
+                assert max(keyed.values(), default=0) <= 2
+                assert triggers.filter(job_type="noop").count() <= 9
+
+        at_once(*[dispatch_often] * 4)
+        assert triggers.filter(job_type="slow").count() == 5
+        assert triggers.filter(job_type="noop").count() == 9
+
     def test_pass_over_each_others_tenants_without_waiting(self, rival: Rival) -> None:
         mine, other = make_tenant(), make_tenant()
         make_triggers(make_job(mine), 2)
