@@ -201,10 +201,12 @@ def dispatch(
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
     dispatch_store.unpark(limit=1000)
+    bounds = Window(first=window, lowest=window, highest=window, wait=SECOND)
+    dispatch_store.open_queues(named, bounds)
     return dispatch_store.dispatch(
         reign=reign,
         caps=named,
-        window=Window(first=window, lowest=window, highest=window, wait=SECOND),
+        window=bounds,
         limit=limit,
         rates=rates,
     )

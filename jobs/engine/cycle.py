@@ -96,6 +96,10 @@ class Cycle:
                 limit=REAP_BATCH,
             )
             self._term = reign.term
+        keeping_house = time.monotonic() >= self._reap_at
+        lanes = self._lanes()
+        if keeping_house:
+            dispatch_store.open_queues(lanes, self._window)
         more = self._materialize(reign)
         blocked, upcoming = False, None
         self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
@@ -103,7 +107,7 @@ class Cycle:
         if self._ready():
             result = dispatch(
                 reign=reign,
-                lanes=self._lanes(),
+                lanes=lanes,
                 window=self._window,
                 limit=self._settings.dispatch_batch,
                 rates=self._rates,
@@ -113,7 +117,7 @@ class Cycle:
             more = more or result.count >= self._settings.dispatch_batch
         # While on-time work fills whole batches, the past waits.
         catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
-        if time.monotonic() >= self._reap_at:
+        if keeping_house:
             self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
             reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
             self._housekeeper.keep()

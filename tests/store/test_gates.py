@@ -208,6 +208,7 @@ class TestWindows:
     def fit(clock: Any, *, after: timedelta) -> int:
         clock(after)
         window = store.Window(first=10, lowest=2, highest=100, wait=SECOND)
+        store.open_queues(["noop"], window)
         store.dispatch(
             reign=factories.ANYONE, caps={"noop": None}, window=window, limit=500, rates=factories.UNLIMITED
         )

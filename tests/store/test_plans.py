@@ -156,7 +156,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "parking.park_until": lambda s: {"ids": s.ids, "waits": s.some(HOUR)},
     "parking.unpark": lambda s: {"limit": 1000},
     "queues.lock": lambda s: {"job_types": ["noop", "webhook"], "every": HOUR},
-    "queues.found": lambda s: {"job_types": ["noop", "webhook"], "window": 5},
+    "queues.open": lambda s: {"job_types": ["noop", "webhook"], "window": 5},
     "queues.measure": lambda s: {
         "job_types": ["noop", "webhook"],
         "lowest": 16,

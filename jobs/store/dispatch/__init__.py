@@ -6,6 +6,6 @@ share of each job type's queue.
 
 from jobs.store.dispatch.choice import Dispatched, Queued, Rates, dispatch
 from jobs.store.dispatch.parking import release, unpark
-from jobs.store.dispatch.queues import Window
+from jobs.store.dispatch.queues import Window, open_queues
 
-__all__ = ("Dispatched", "Queued", "Rates", "Window", "dispatch", "release", "unpark")
+__all__ = ("Dispatched", "Queued", "Rates", "Window", "dispatch", "open_queues", "release", "unpark")

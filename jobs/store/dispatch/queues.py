@@ -27,17 +27,18 @@ class Window:
     wait: timedelta
 
 
+def open_queues(job_types: Iterable[str], window: Window) -> None:
+    """Make the queues of these job types known; nothing is dispatched into others. May be repeated."""
+    _SQL["open"](job_types=sorted(job_types), window=window.first)
+
+
 def lock(job_types: Iterable[str], window: Window) -> dict[str, int]:
     """Lock the queues of these job types until the transaction ends; the window of each that is ours now.
 
     A queue that another dispatcher holds is left out: it is being served.
     """
-    wanted = sorted(set(job_types))
-    rows = _SQL["lock"](job_types=wanted, every=MEASURE_EVERY)
+    rows = _SQL["lock"](job_types=sorted(set(job_types)), every=MEASURE_EVERY)
     windows = {row.job_type: row.window for row in rows}
-    if unknown := [name for name in wanted if name not in windows]:
-        # Held by another, or never used: only the latter are created.
-        windows |= {row.job_type: row.window for row in _SQL["found"](job_types=unknown, window=window.first)}
     if unmeasured := [row.job_type for row in rows if row.unmeasured]:
         fitted = _SQL["measure"](
             job_types=unmeasured,

@@ -10,14 +10,13 @@ WHERE job_type = ANY(%(job_types)s::text[])
 ORDER BY job_type
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: found
--- Queues dispatched into for the first time, which makes them the caller's until it commits.
+-- name: open
+-- Make queues known before they are dispatched into. Commits by itself: who waits for another's insert would wait for
+-- all that other does.
 -- index: primary key
--- returns: job_type, window
 INSERT INTO jobs_queue (job_type, "window", rate, dispatched, drained, measured_at)
 SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t ORDER BY t
-ON CONFLICT DO NOTHING
-RETURNING job_type, "window";
+ON CONFLICT DO NOTHING;
 
 -- name: measure
 -- Let the windows follow what workers take: about as many may be queued as they claim within the target wait. A window
