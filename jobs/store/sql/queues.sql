@@ -11,11 +11,13 @@ ORDER BY job_type
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: open
--- Make queues known before they are dispatched into. Commits by itself: who waits for another's insert would wait for
--- all that other does.
+-- Make queues known before they are dispatched into. Known ones are left out first, since a conflict with a row that a
+-- dispatcher is just updating would be waited for.
 -- index: primary key
 INSERT INTO jobs_queue (job_type, "window", rate, dispatched, drained, measured_at)
-SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t ORDER BY t
+SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t
+WHERE NOT EXISTS (SELECT 1 FROM jobs_queue WHERE job_type = t)
+ORDER BY t
 ON CONFLICT DO NOTHING;
 
 -- name: measure
