@@ -1,8 +1,8 @@
 """The beat replacement: ``celery -A scheduler_project beat -S jobs.engine.beat:LeaderScheduler`` (DESIGN §6).
 
-Any number may run; one leads. All waiting happens inside ``tick`` on a pipe, so that a signal ends it at once and a
-wake-up is precise. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the connection's
-lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
+Any number may run; one leads, or, with shards, each its share. All waiting happens inside ``tick`` on a pipe, so that a
+signal ends it at once and a wake-up is precise. Celery's own SIGTERM handler would call ``close`` in the middle of a
+tick, where the connection's lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
 """
 
 import os
@@ -84,5 +84,6 @@ class LeaderScheduler(Scheduler):
     @property
     def info(self) -> str:
         settings = engine_settings()
-        election = f"lease {settings.leader_lease_seconds:g} s" if settings.leader_election else "off"
+        shards = f", {settings.beat_shards} shards" if settings.beat_shards > 1 else ""
+        election = f"lease {settings.leader_lease_seconds:g} s{shards}" if settings.leader_election else "off"
         return f"    . leader election -> {election}"

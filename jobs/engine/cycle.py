@@ -59,7 +59,9 @@ class Cycle:
         self._lanes = lanes
         self._publish = publish
         self._ready = ready
-        self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
+        self.leader = Leader(
+            lease=settings.leader_lease, election=settings.leader_election, shards=settings.beat_shards
+        )
         self._pace = Pace()
         self._catch_ups = CatchUps(pace=self._pace)
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
@@ -72,7 +74,7 @@ class Cycle:
             highest=settings.queue_window_highest,
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
-        self._term: int | None = None
+        self._inheritances = 0
 
     def tick(self) -> float:
         """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
@@ -89,13 +91,13 @@ class Cycle:
             return AWAY_SECONDS
 
     def _lead(self, reign: Reign) -> float:
-        if reign.term != self._term:
+        if self.leader.inheritances != self._inheritances:
             reap(
                 reign=reign,
                 deadline=min(TAKEOVER_DEADLINE, self._settings.dispatch_deadline),
                 limit=REAP_BATCH,
             )
-            self._term = reign.term
+            self._inheritances = self.leader.inheritances
         keeping_house = time.monotonic() >= self._reap_at
         lanes = self._lanes()
         if keeping_house:

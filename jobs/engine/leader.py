@@ -1,69 +1,131 @@
-"""Leadership of one beat: take, keep and hand over the lease (DESIGN §6).
+"""Leadership of one beat: take, keep, share and hand over leases (DESIGN §6).
 
-The lease decides who works, never what is true: every leader write proves its term in SQL, and each is a CAS besides,
+A lease decides who works, never what is true: every leader write proves its term in SQL, and each is a CAS besides,
 so a deposed leader that wakes up late changes nothing, and two leaders at once are merely wasteful.
+
+With one shard, whoever holds its lease leads and the others stand by. With several, each beat holds an even share of
+them: at every renewal it counts the beats that live, hands over what is more than its share, and takes what is free up
+to it. A beat that died is counted until its leases expire, and then the others share what it held.
 """
 
 import os
 import random
 import socket
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import uuid4
 
 from jobs.store import leases
-from jobs.store.leases import Reign
+from jobs.store.leases import LEADER, Reign, Shard
 from jobs.telemetry import get_logger
 
 log = get_logger()
-LEASE = "leader"
+#: A beat that holds less than its share looks again this soon: somebody is about to hand over, or to expire.
+SHORT_SECONDS = 1.0
 
 
 class Leader:
-    """Holds at most one reign. ``election`` off means: always lead, without a term."""
+    """Holds at most one reign, over any number of shards. ``election`` off means: always lead all, without a term.
 
-    def __init__(self, *, lease: timedelta, election: bool = True) -> None:
+    ``inheritances`` goes up whenever a reign begins over what somebody may have left with work half done.
+    """
+
+    def __init__(self, *, lease: timedelta, election: bool = True, shards: int = 1) -> None:
         self._duration = lease
         self._election = election
-        self._reign: Reign | None = None if election else Reign(LEASE, self.holder(), None)
+        self._shards = leases.divide(shards)
+        self._holder = ""
+        self._held: list[Shard] = []
+        self._reign: Reign | None = None if election else Reign(LEADER, self.holder(), None)
+        self._strangers = False
+        self._wait = self._third = lease.total_seconds() / 3
         self._renew_after = 0.0
+        self.inheritances = 0
 
     @staticmethod
     def holder() -> str:
         """A name no other process has, even after this one died and its pid was given away."""
-        return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
 
     def lead(self) -> Reign | None:
-        """The present reign, renewed or newly taken; None while another leads. Raises what the database raises.
+        """The present reign, renewed or newly taken; None while others lead. Raises what the database raises.
 
         Renews at a third of the lease. The process clock only spaces the renewals; expiry is the database's to say.
         """
-        if not self._election:
+        if not self._election or (self._reign and time.monotonic() < self._renew_after):
             return self._reign
-        if self._reign is None:
-            self._reign = leases.take(lease=LEASE, holder=self.holder(), duration=self._duration)
-            if self._reign:
-                log.info("lead", term=self._reign.term, holder=self._reign.holder)
-        elif time.monotonic() < self._renew_after:
-            return self._reign
-        elif not leases.renew(self._reign, duration=self._duration):
-            log.warning("deposed", term=self._reign.term)
-            self._reign = None
-        self._renew_after = time.monotonic() + self._duration.total_seconds() / 3
+        self._holder = self._holder or self.holder()
+        held = self._renewed()
+        share = self._share()
+        if len(held) > share:
+            held = self._hand_over_surplus(held, share)
+        elif len(held) < share:
+            held = sorted(held + self._take(held, share), key=lambda shard: shard.first)
+        short = len(self._shards) > 1 and len(held) < share
+        self._wait = min(SHORT_SECONDS, self._third) if short else self._third
+        self._renew_after = time.monotonic() + self._wait
+        if held != self._held:
+            self._held, self._reign = held, self._reign_over(held)
         return self._reign
 
     def step_down(self) -> None:
         """Forget the reign, without a word to the database: it cannot be reached, or says we no longer lead."""
         if self._election:
-            self._reign = None
+            self._held, self._reign = [], None
 
     def hand_over(self) -> None:
-        """Release the lease so that a standby starts at once. May be repeated."""
-        if self._election and self._reign:
-            leases.release(self._reign)
-            log.info("hand over", term=self._reign.term)
-            self._reign = None
+        """Release everything so that others start at once. May be repeated."""
+        if not self._election or not self._holder:
+            return
+        if self._held:
+            leases.release(self._held, holder=self._holder)
+            log.info("hand over", terms=_terms(self._held))
+        if len(self._shards) > 1:
+            leases.depart(self._shards, holder=self._holder)
+        self.step_down()
 
     def standby_seconds(self) -> float:
-        """How long a standby waits before it tries the lease again: a third of it, spread out."""
-        return self._duration.total_seconds() / 3 * random.uniform(0.7, 1.0)  # noqa: S311
+        """How long a standby waits before it tries again: a third of the lease, less while its share is due to it."""
+        return self._wait * random.uniform(0.7, 1.0)  # noqa: S311
+
+    def _renewed(self) -> list[Shard]:
+        if not self._held:
+            return []
+        kept = leases.renew(self._held, holder=self._holder, duration=self._duration)
+        if lost := [shard for shard in self._held if shard not in kept]:
+            log.warning("deposed", terms=_terms(lost))
+        return kept
+
+    def _share(self) -> int:
+        if len(self._shards) == 1:
+            return 1
+        share = leases.share(self._shards, holder=self._holder, duration=self._duration)
+        if share.strangers and not self._strangers:
+            log.warning("other beats divide the jobs into another number of shards", leases=share.strangers)
+        self._strangers = bool(share.strangers)
+        return share.shards
+
+    def _hand_over_surplus(self, held: list[Shard], share: int) -> list[Shard]:
+        leases.release(held[share:], holder=self._holder, handed_over=True)
+        log.info("hand over", terms=_terms(held[share:]))
+        return held[:share]
+
+    def _take(self, held: list[Shard], share: int) -> list[Shard]:
+        known = {shard.lease for shard in held}
+        wanted = [shard for shard in self._shards if shard.lease not in known]
+        taken = leases.take(wanted, holder=self._holder, most=share - len(held), duration=self._duration)
+        if taken.shards:
+            log.info("lead", terms=_terms(taken.shards), holder=self._holder)
+        self.inheritances += taken.abandoned
+        return taken.shards
+
+    def _reign_over(self, held: list[Shard]) -> Reign | None:
+        if not held:
+            return None
+        several = tuple(held) if len(self._shards) > 1 else ()
+        return Reign(held[0].lease, self._holder, held[0].term, several)
+
+
+def _terms(shards: Sequence[Shard]) -> dict[str, int | None]:
+    return {shard.lease: shard.term for shard in shards}

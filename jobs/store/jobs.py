@@ -34,8 +34,11 @@ class Firing:
 
 
 def take_due(*, reign: Reign, look_ahead: timedelta, limit: int) -> list[Any]:
-    """Lock up to ``limit`` jobs whose next instant lies within the look-ahead; call inside ``db.atomic()``."""
-    return _SQL["take_due"](**reign.proof(), look_ahead=look_ahead, limit=limit)
+    """Lock up to ``limit`` jobs of the reign's shards whose next instant lies within the look-ahead.
+
+    Call inside ``db.atomic()``. Takes nothing once any of the shards' terms is over.
+    """
+    return _SQL["take_due"](**reign.shard_proof(), look_ahead=look_ahead, limit=limit)
 
 
 def materialize(firings: Sequence[Firing]) -> list[UUID]:

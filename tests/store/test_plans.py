@@ -59,7 +59,9 @@ class Sample:
 #: What a person asks for now and then may be slow for the minute until statistics catch up with a bulk load.
 COLD = {"lifecycle.replay"}
 REIGN = {"lease": "leader", "term": 1}
-LEASE = {"name": "leader", "holder": "one", "duration": timedelta(seconds=10)}
+LEASE = {"holder": "one", "duration": timedelta(seconds=10)}
+SHARDS = [f"leader/256/{nth}" for nth in range(1, 257)]
+HELD = {"leases": SHARDS[:86], "terms": [1] * 86, "partitions": list(range(86))}
 HOUR = timedelta(hours=1)
 
 
@@ -81,10 +83,10 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "expecteds": s.some(None),
     },
     "catchup.absorb": lambda s: {"job_ids": s.job_ids, "grace_ends": [s.now] * len(s.job_ids)},
-    "catchup.take_undecided": lambda s: {**REIGN, "after": UUID(int=0), "limit": 100},
+    "catchup.take_undecided": lambda s: {**HELD, "after": UUID(int=0), "limit": 100},
     "catchup.waiting": lambda s: {},
     "catchup.take_decided": lambda s: {
-        **REIGN,
+        **HELD,
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "after": UUID(int=0),
         "backlog": 10,
@@ -214,7 +216,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "traceback": None,
         "task_args": None,
     },
-    "jobs.take_due": lambda s: {**REIGN, "look_ahead": HOUR, "limit": 500},
+    "jobs.take_due": lambda s: {**HELD, "look_ahead": HOUR, "limit": 500},
     "jobs.materialize": lambda s: {
         "ids": s.ids,
         "job_ids": s.ids,
@@ -231,9 +233,16 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
-    "leases.take": lambda s: LEASE,
-    "leases.renew": lambda s: {**LEASE, "term": 1},
-    "leases.release": lambda s: {**LEASE, "term": 1},
+    "leases.take": lambda s: {**LEASE, "names": SHARDS, "most": 86},
+    "leases.renew": lambda s: {**LEASE, "names": SHARDS, "terms": [1] * 256},
+    "leases.release": lambda s: {
+        "names": SHARDS,
+        "terms": [1] * 256,
+        "holder": "one",
+        "handed_over": True,
+    },
+    "leases.share": lambda s: {**LEASE, "names": SHARDS, "presence": "beat/256/1", "presences": "beat/256/"},
+    "leases.depart": lambda s: {"presence": "beat/256/1", "holder": "one"},
     "lifecycle.lock_tenant": lambda s: {"tenant_id": 1},
     "lifecycle.hand_back_job": lambda s: {"job_id": one(s.job_ids)},
     "lifecycle.hold_job": lambda s: {"job_id": one(s.job_ids), "held": True},

@@ -8,6 +8,7 @@ A transaction writes the records and the catch-up's cursor together, so a crash 
 take different rows. A turn ends when its time is up, so that on-time work never waits long behind the past.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -128,7 +129,9 @@ class CatchUps:
         waiting = walk.waiting()
         self._ran_to = {tenant_id: after for tenant_id, after in self._ran_to.items() if tenant_id in waiting}
         for tenant_id in sorted(waiting, key=lambda tenant_id: (tenant_id <= self._last_tenant, tenant_id)):
-            allowance = self._pace.allowance(tenant_id, waiting=waiting[tenant_id])
+            # Our part of those that wait: other beats made theirs, at their own pace.
+            ours = math.ceil(waiting[tenant_id] * reign.part)
+            allowance = self._pace.allowance(tenant_id, waiting=ours)
             if allowance:
                 self._run_tenant(reign, tenant_id, min(allowance, MOST_ROWS))
             self._last_tenant = tenant_id

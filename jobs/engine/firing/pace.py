@@ -2,7 +2,8 @@
 
 The leader counts what it materializes on time for each tenant; past firings may come at that rate beside it, and no
 more of them than two seconds' worth may wait undispatched, so that they never stand in the way of on-time work. Kept in
-memory alone, one small record a tenant: a new leader learns the rate with its first passes.
+memory alone, one small record a tenant: a new leader learns the rate with its first passes. Of several beats each
+counts the firings of its own shards, and lets their past ones go.
 """
 
 import math

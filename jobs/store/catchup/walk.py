@@ -74,8 +74,8 @@ def absorb(pasts: Sequence[Past]) -> list[Past]:
 
 
 def take_undecided(*, reign: Reign, after: UUID, limit: int) -> list[Any]:
-    """Lock up to ``limit`` catch-ups after the id ``after`` whose firings wait for their policy's word."""
-    return _SQL["take_undecided"](**reign.proof(), after=after, limit=limit)
+    """Lock up to ``limit`` catch-ups of the reign's shards, after the id ``after``, that wait for a verdict."""
+    return _SQL["take_undecided"](**reign.shard_proof(), after=after, limit=limit)
 
 
 def waiting() -> dict[int, int]:
@@ -84,12 +84,12 @@ def waiting() -> dict[int, int]:
 
 
 def take_decided(*, reign: Reign, tenant_id: int, after: UUID, backlog: int, limit: int) -> list[Any]:
-    """Lock up to ``limit`` catch-ups of a tenant, after the id ``after``, with firings that are to run.
+    """Lock up to ``limit`` of a tenant's catch-ups of the reign's shards, after the id ``after``, that are to run.
 
     Jobs with ``backlog`` of such triggers waiting are passed over.
     """
     return _SQL["take_decided"](
-        **reign.proof(), tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
+        **reign.shard_proof(), tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
     )
 
 

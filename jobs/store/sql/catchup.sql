@@ -24,8 +24,9 @@ WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.state = 
 RETURNING t.job_id, t.scheduled_for;
 
 -- name: take_undecided
--- Catch-up whose firings still wait for their policy's word, in order of id after %(after)s, locked until the
--- transaction ends. Jobs that are paused hold theirs.
+-- Catch-up of the beat's partitions (null: all) whose firings still wait for their policy's word, in order of id after
+-- %(after)s, locked until the transaction ends. Jobs that are paused hold theirs. None at all unless every lease over
+-- those partitions still holds.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_unfinished, primary key of jobs_job
 -- returns: the catch-up, and of its job what a schedule and the policies need; next_fire_at is where to go on
@@ -36,8 +37,11 @@ SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.from_at, c.until_
 FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j
 WHERE c.finished_at IS NULL AND c.id > %(after)s::uuid AND c.policy <> 'fire_all' AND c.cursor < c.until_at
   AND j.status IN ('active', 'completed')
-  AND (%(term)s::bigint IS NULL OR EXISTS (
-       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+  AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
+  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
+       SELECT count(*) FROM jobs_lease
+       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
+         AND expires_at > carillon_clock()))
 ORDER BY c.id
 LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;
@@ -55,8 +59,9 @@ FROM (SELECT DISTINCT tenant_id FROM jobs_catchup
 ORDER BY c.tenant_id;
 
 -- name: take_decided
--- One tenant's catch-up with firings that are to run, in order of id after %(after)s, locked until the transaction
--- ends. A job that has enough of them waiting gets no more: they run one at a time.
+-- One tenant's catch-up, of the beat's partitions (null: all), with firings that are to run, in order of id after
+-- %(after)s, locked until the transaction ends. A job that has enough of them waiting gets no more: they run one at a
+-- time. None at all unless every lease over those partitions still holds.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_unfinished, primary key of jobs_job, trigger_unfinished_of_job
 -- returns: the catch-up, and of its job what a schedule and a trigger need
@@ -70,8 +75,11 @@ WHERE c.finished_at IS NULL AND c.tenant_id = %(tenant_id)s AND c.id > %(after)s
            SELECT 1 FROM jobs_trigger t
            WHERE t.job_id = c.job_id AND t.state = 'pending' AND t.origin IN ('catchup', 'backfill')
            LIMIT %(backlog)s) w) < %(backlog)s
-  AND (%(term)s::bigint IS NULL OR EXISTS (
-       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+  AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
+  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
+       SELECT count(*) FROM jobs_lease
+       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
+         AND expires_at > carillon_clock()))
 ORDER BY c.id
 LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;

@@ -1,15 +1,19 @@
 -- name: take_due
--- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes others.
+-- Jobs of the beat's partitions (null: all) whose next instant enters the look-ahead window, locked until the
+-- transaction ends. Another beat takes others. None at all unless every lease over those partitions still holds.
 -- locks: job rows, SKIP LOCKED
--- index: job_next_fire
+-- index: job_next_fire; since Postgres 17 other beats' jobs are passed over inside it
 -- returns: what a schedule needs, since when a firing without jitter is on time, and the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
        starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy,
        carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
-  AND (%(term)s::bigint IS NULL OR EXISTS (
-       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+  AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
+  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
+       SELECT count(*) FROM jobs_lease
+       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
+         AND expires_at > carillon_clock()))
 ORDER BY next_fire_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;
