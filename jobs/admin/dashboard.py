@@ -39,17 +39,41 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def reigns(now: Any) -> list[dict[str, Any]]:
-    """Each lease with its holder; one that ran out is nobody's."""
-    return [
-        {
-            "name": lease.name,
-            "holder": lease.holder if lease.expires_at > now else "nobody",
-            "leads": lease.expires_at > now,
-            "term": lease.term,
-            "expires": instant_text(lease.expires_at),
-        }
-        for lease in Lease.objects.order_by("name")[:20]
-    ]
+    """Each beat that lives and what it leads; and what ran out, as nobody's, while the rest of its division is led."""
+    leases = list(Lease.objects.order_by("name")[:MOST_COUNTED])
+    led = {_division(lease) for lease in leases if lease.expires_at > now}
+    expired = [lease for lease in leases if lease.expires_at <= now and not _is_presence(lease)]
+    nobodys = [lease for lease in expired if not led or _division(lease) in led]
+    of_holder: dict[str, list[Lease]] = {}
+    for lease in leases:
+        if lease.expires_at > now:
+            of_holder.setdefault(lease.holder, []).append(lease)
+    groups = [*of_holder.items(), *([("nobody", nobodys)] if nobodys else [])]
+    return [_reign(holder, found, leads=found is not nobodys) for holder, found in groups]
+
+
+def _reign(holder: str, leases: list[Lease], *, leads: bool) -> dict[str, Any]:
+    led = [lease for lease in leases if not _is_presence(lease)]
+    match led:
+        case []:
+            what = "stands by"
+        case [lease]:
+            what = f"{lease.name}, term {lease.term}"
+        case _:
+            what = f"{len(led)} shards of {_division(led[0])}"
+    expires = (
+        min(lease.expires_at for lease in leases) if leads else max(lease.expires_at for lease in leases)
+    )
+    return {"holder": holder, "what": what, "leads": leads, "expires": instant_text(expires)}
+
+
+def _division(lease: Lease) -> str:
+    """Into how many shards the lease's beats divide the jobs: ``leader/6/2`` and ``beat/6/…`` are of 6."""
+    return lease.name.split("/")[1] if "/" in lease.name else "1"
+
+
+def _is_presence(lease: Lease) -> bool:
+    return lease.name.startswith("beat/")
 
 
 def in_flight() -> list[dict[str, Any]]:
