@@ -18,7 +18,7 @@ class NoopPayload(BuiltInPayload):
     fail: bool = False
 
 
-@job_type("noop", timeout_seconds=90, batch_size=100, payload=NoopPayload)
+@job_type("noop", timeout_seconds=90, batch_size=200, payload=NoopPayload)
 def noop(ctx: Context, payload: NoopPayload) -> None:
     """Do nothing; optionally pause or fail."""
     if payload.sleep_ms:
