@@ -5,7 +5,13 @@ from importlib import import_module
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_process_init
+from celery.signals import (
+    setup_logging,
+    worker_init,
+    worker_process_init,
+    worker_ready,
+    worker_shutting_down,
+)
 from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
@@ -31,6 +37,21 @@ def _connect_ahead(**_: Any) -> None:
     from jobs.store import db
 
     db.connect_ahead()
+
+
+@worker_ready.connect
+def _say_that_we_are_there(sender: Any, **_: Any) -> None:
+    """The consumer is told its queues by ``-Q``, ``-X`` and remote control; without a connection it takes nothing."""
+    from jobs.engine.worker.presence import Presence, Standing
+
+    def standing() -> Standing | None:
+        if sender.connection is None:
+            return None
+        return Standing(list(sender.app.amqp.queues.consume_from), sender.controller.concurrency)
+
+    presence = Presence(name=sender.hostname, standing=standing)
+    worker_shutting_down.connect(lambda **_: presence.leave(), weak=False)
+    presence.start()
 
 
 @app.on_after_finalize.connect

@@ -6,5 +6,17 @@ from jobs.models.job import Job
 from jobs.models.lease import Lease
 from jobs.models.queue import Queue
 from jobs.models.trigger import Origin, Trigger
+from jobs.models.worker import Worker
 
-__all__ = ("Attempt", "CatchUp", "Job", "JobVersion", "Lease", "Origin", "Queue", "SkippedRange", "Trigger")
+__all__ = (
+    "Attempt",
+    "CatchUp",
+    "Job",
+    "JobVersion",
+    "Lease",
+    "Origin",
+    "Queue",
+    "SkippedRange",
+    "Trigger",
+    "Worker",
+)

@@ -1,0 +1,59 @@
+"""A worker's presence: a thread that says it is there, as long as it can take messages."""
+
+import pytest
+
+from jobs.engine.worker import presence
+from jobs.engine.worker.presence import Presence, Standing
+from jobs.store.insight import workers
+from tests.factories import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def names() -> list[str]:
+    return [row.name for row in workers.present()]
+
+
+class TestPresence:
+    def test_is_announced_at_once_and_ends_when_the_worker_leaves(self) -> None:
+        there = Presence(name="w1", standing=lambda: Standing(["jobs.noop"], 4))
+        there.start()
+        wait_until(lambda: names() == ["w1"])
+        there.leave()
+        there.leave()
+        wait_until(lambda: names() == [])
+
+    def test_is_not_announced_while_the_worker_cannot_take_messages(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
+        standing: list[Standing | None] = [None]
+        asked = []
+
+        def stand() -> Standing | None:
+            asked.append(True)
+            return standing[0]
+
+        there = Presence(name="w1", standing=stand)
+        there.start()
+        wait_until(lambda: len(asked) > 1)
+        assert names() == []
+        standing[0] = Standing(["jobs.noop"], 4)
+        wait_until(lambda: names() == ["w1"])
+        there.leave()
+        wait_until(lambda: names() == [])
+
+    def test_outlives_a_database_that_is_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
+        announced = []
+
+        def announce(**_: object) -> None:
+            announced.append(True)
+            if len(announced) == 1:
+                raise presence.db.DISCONNECTED[0]("gone")
+
+        monkeypatch.setattr(workers, "announce", announce)
+        there = Presence(name="w1", standing=lambda: Standing([], 1))
+        there.start()
+        wait_until(lambda: len(announced) > 1)
+        there.leave()
