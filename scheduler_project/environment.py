@@ -151,8 +151,22 @@ def _checked(kind: type[S], problems: list[str]) -> S | None:
         for item in error.errors():
             where = item["loc"][0] if item["loc"] else ""
             name = str(where) if str(where).isupper() else f"{prefix}{where}".upper()
-            message = item["msg"].removeprefix("Value error, ")
+            message = _range(kind, str(where), item["type"]) or item["msg"].removeprefix("Value error, ")
             # Keys and URLs carry secrets: they are never echoed.
             given = "" if name.endswith(("_KEY", "_KEYS", "_URL")) else f" (got {item['input']!r})"
             problems.append(f"{name}: {message}{given}" if where else message)
         return None
+
+
+def _range(kind: type[BaseSettings], name: str, fault: str) -> str | None:
+    """Both bounds of a number that lies outside them; None for other faults."""
+    field = kind.model_fields.get(name)
+    if field is None or fault not in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        return None
+    bounds = {type(rule).__name__: rule for rule in field.metadata}
+    match bounds:
+        case {"Ge": low, "Le": high}:
+            return f"must be from {low.ge:,} to {high.le:,}"
+        case {"Gt": low, "Le": high}:
+            return f"must be over {low.gt:,} and at most {high.le:,}"
+    return None

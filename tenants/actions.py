@@ -18,8 +18,10 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import DateTimeField, Func, Q
 
-from tenants.models import ApiKey, Tenant
+from tenants.models import RANGES, ApiKey, Tenant
 
+#: What of a tenant may change. Services and receivers know it by its slug.
+CHANGEABLE = ("name", "status", *RANGES)
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: ``last_used_at`` is written no more often than this, so that reading does not become writing.
@@ -46,6 +48,24 @@ def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
     except IntegrityError as error:
         raise ValidationError({"slug": "A tenant with this slug exists."}) from error
     return tenant
+
+
+def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
+    """Change a tenant's name, status or quotas; returns it as it is now. May be repeated.
+
+    A quota below what is in use is accepted: nothing in hand is taken back, and nothing more is let in until use has
+    fallen below it. Holds from the return on, because dispatch reads the row under a lock that this one waits for.
+    Raises ``ValidationError`` by field, and then nothing was changed.
+    """
+    if fixed := changes.keys() - CHANGEABLE:
+        raise ValidationError(dict.fromkeys(sorted(fixed), "Cannot be changed."))
+    with transaction.atomic():
+        present = Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
+        for name, value in changes.items():
+            setattr(present, name, value)
+        present.full_clean()
+        present.save(update_fields=[*changes, "updated_at"])
+    return present
 
 
 def create_api_key(

@@ -24,8 +24,8 @@ from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from tenants.actions import create_api_key, create_tenant, revoke_api_key
-from tenants.models import ApiKey, Tenant
+from tenants.actions import create_api_key, create_tenant, revoke_api_key, update_tenant
+from tenants.models import RANGES, ApiKey, Tenant, between
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -53,6 +53,14 @@ class CreatingForm(forms.ModelForm):
 
 
 class TenantForm(CreatingForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, (low, high) in RANGES.items():
+            if field := self.fields.get(name):
+                # Django would name the bounds of the column's type, one at a time.
+                field.validators[:] = between(low, high)
+                field.widget.attrs |= {"min": low, "max": high}
+
     def create(self) -> Tenant:
         return create_tenant(**self.cleaned_data)
 
@@ -80,10 +88,8 @@ class AccessAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-        """A new row is there already; of another, what the form changed is written."""
-        if change and form.changed_data:
-            obj.save(update_fields=[*form.changed_data, "updated_at"])
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Nothing: the form has written it."""
 
 
 @admin.register(Tenant)
@@ -98,7 +104,8 @@ class TenantAdmin(AccessAdmin):
             "Limits",
             {
                 "fields": (
-                    ("max_in_flight", "max_jobs", "max_payload_bytes"),
+                    ("max_in_flight", "max_jobs"),
+                    ("max_payload_bytes", "max_backfill"),
                     ("rate_per_second", "rate_burst"),
                 )
             },
@@ -108,6 +115,11 @@ class TenantAdmin(AccessAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:
         """Services and receivers know a tenant by its slug."""
         return ("slug",) if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+        """A new row is there already; of another, what the form changed is changed."""
+        if change and form.changed_data:
+            update_tenant(tenant=obj, **{name: form.cleaned_data[name] for name in form.changed_data})
 
     def response_add(
         self, request: HttpRequest, obj: Tenant, post_url_continue: str | None = None

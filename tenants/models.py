@@ -10,8 +10,22 @@ SLUG = RegexValidator(
 )
 
 
+#: What each quota may be, both ends included. Also as CHECKs, which a stray UPDATE meets.
+RANGES: dict[str, tuple[int, int]] = {
+    "weight": (1, 10_000),
+    "max_in_flight": (1, 1_000_000),
+    "max_jobs": (0, 100_000_000),
+    "max_payload_bytes": (2, 1_048_576),
+    "max_backfill": (1, 10_000_000),
+    "rate_per_second": (1, 1_000_000),
+    "rate_burst": (1, 1_000_000),
+}
+
+
 def between(low: int, high: int) -> list[MinValueValidator | MaxValueValidator]:
-    return [MinValueValidator(low), MaxValueValidator(high)]
+    """Validators that refuse a number outside, naming the range."""
+    message = f"Must be a whole number from {low:,} to {high:,}."
+    return [MinValueValidator(low, message), MaxValueValidator(high, message)]
 
 
 class Tenant(models.Model):
@@ -28,30 +42,38 @@ class Tenant(models.Model):
     name = models.CharField(max_length=200)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     weight = models.PositiveIntegerField(
-        default=100, validators=between(1, 10_000), help_text="Share of the capacity under contention."
+        default=100,
+        validators=between(*RANGES["weight"]),
+        help_text="Share of the capacity under contention.",
     )
     max_in_flight = models.PositiveIntegerField(
-        default=1000, validators=between(1, 1_000_000), help_text="Triggers queued or running at once."
+        default=1000,
+        validators=between(*RANGES["max_in_flight"]),
+        help_text="Triggers queued or running at once.",
     )
     max_jobs = models.PositiveIntegerField(
-        default=1_000_000, validators=between(0, 100_000_000), help_text="Living jobs."
+        default=1_000_000, validators=between(*RANGES["max_jobs"]), help_text="Living jobs."
     )
     max_payload_bytes = models.PositiveIntegerField(
-        default=65_536, validators=between(2, 1_048_576), help_text="Size of one job's payload as JSON."
+        default=65_536,
+        validators=between(*RANGES["max_payload_bytes"]),
+        help_text="Size of one job's payload as JSON.",
     )
     rate_per_second = models.PositiveIntegerField(
         null=True,
         blank=True,
-        validators=between(1, 1_000_000),
+        validators=between(*RANGES["rate_per_second"]),
         help_text="Dispatches a second; empty: no limit.",
     )
     max_backfill = models.PositiveIntegerField(
-        default=10_000, validators=between(1, 10_000_000), help_text="Past firings one backfill may ask for."
+        default=10_000,
+        validators=between(*RANGES["max_backfill"]),
+        help_text="Past firings one backfill may ask for.",
     )
     rate_burst = models.PositiveIntegerField(
         null=True,
         blank=True,
-        validators=between(1, 1_000_000),
+        validators=between(*RANGES["rate_burst"]),
         help_text="Dispatches at once; empty: one second's.",
     )
     webhook_secret = models.CharField(
@@ -66,10 +88,12 @@ class Tenant(models.Model):
             models.CheckConstraint(
                 condition=Q(status__in=("active", "suspended", "frozen")), name="tenant_status_known"
             ),
-            models.CheckConstraint(
-                condition=Q(weight__gte=1, weight__lte=10_000), name="tenant_weight_between_1_and_10000"
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{name}__gte": low, f"{name}__lte": high}), name=f"tenant_{name}_in_range"
+                )
+                for name, (low, high) in RANGES.items()
             ),
-            models.CheckConstraint(condition=Q(max_in_flight__gte=1), name="tenant_max_in_flight_positive"),
         )
 
     def __str__(self) -> str:

@@ -135,9 +135,7 @@ def _extent(job: Job, start: datetime, end: datetime, *, most: int) -> Extent:
         for chunk in _chunks(each_fire_time(schedule_of(job), after=start - _TICK, until=end)):
             count += len(chunk)
             if count > most:
-                message = (
-                    f"From start to end are more than {most:,} firings, the most a backfill may ask for."
-                )
+                message = f"From start to end are more than {most:,} firings, the quota max_backfill."
                 raise InvalidInput({"end": message})
             found = ledger.recorded([(job.id, chunk[0], chunk[-1])], limit=2 * _CHUNK)
             existing += len(set(chunk).intersection(found.get(job.id, ())))

@@ -4,6 +4,7 @@ Every entry point (API, admin, commands) hands its input to ``parse``, so the sa
 with the same words. Nothing is written here; everything wrong is told at once.
 """
 
+import json
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -86,8 +87,9 @@ def parse(
     """
     if not isinstance(definition, dict):
         raise InvalidInput({"": "A job is a JSON object."})
-    check_json(definition.get("payload"), field="payload", max_bytes=tenant.max_payload_bytes)
-    check_json(definition, field="", max_bytes=tenant.max_payload_bytes + _REST_BYTES)
+    _check_payload(definition.get("payload"), tenant, base)
+    largest = max(tenant.max_payload_bytes, len(json.dumps(base.payload).encode()) if base else 0)
+    check_json(definition, field="", max_bytes=largest + _REST_BYTES)
     document = definition if base is None or whole else _patched(base, definition)
     fields = Fields(document, known=FIELDS, hints=_HINTS)
     schedule = fields.collect(lambda: _schedule(document, now, base), under="schedule")
@@ -95,7 +97,7 @@ def parse(
     columns = {
         "name": _name(fields, optional=one_time and base is None),
         **(schedule.columns() if schedule else {}),
-        **_type_and_payload(fields, tenant),
+        **_type_and_payload(fields, tenant, base),
         **_policies(fields, one_time=one_time),
     }
     fields.finish()
@@ -193,10 +195,10 @@ def _name(fields: Fields, *, optional: bool) -> str:
     return name
 
 
-def _type_and_payload(fields: Fields, tenant: Tenant) -> dict[str, Any]:
+def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None) -> dict[str, Any]:
     payload = {} if fields.get("payload") is None else fields.get("payload")
     # Once more, because a merge of two payloads may be larger than either.
-    fields.collect(lambda: check_json(payload, field="payload", max_bytes=tenant.max_payload_bytes))
+    fields.collect(lambda: _check_payload(payload, tenant, base))
     timeout = fields.seconds("timeout_seconds", 0.1, _LONGEST_TIMEOUT_SECONDS)
     name = fields.get("job_type")
     if name is None:
@@ -219,8 +221,17 @@ def _type_and_payload(fields: Fields, tenant: Tenant) -> dict[str, Any]:
 
 def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
     """Refuse what a job of that type could not have as its payload: raises ``InvalidInput`` under ``payload``."""
-    check_json(payload, field="payload", max_bytes=tenant.max_payload_bytes)
+    _check_payload(payload, tenant)
     registry.validate_payload(job_type, payload)
+
+
+def _check_payload(payload: Any, tenant: Tenant, base: Job | None = None) -> None:
+    try:
+        check_json(payload, field="payload", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
+    except InvalidInput:
+        # A quota that was lowered leaves alone what is there.
+        if base is None or payload != base.payload:
+            raise
 
 
 def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:

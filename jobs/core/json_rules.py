@@ -28,11 +28,14 @@ _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _Place = tuple["_Place | None", str | int]
 
 
-def check_json(value: object, *, field: str, max_bytes: int, max_depth: int = MAX_DEPTH) -> None:
+def check_json(
+    value: object, *, field: str, max_bytes: int, max_depth: int = MAX_DEPTH, quota: str = ""
+) -> None:
     """Refuse a parsed JSON value that Postgres or another reader could not hold.
 
-    ``max_bytes`` bounds its compact UTF-8 encoding, ``max_depth`` its nested arrays and objects. Raises
-    ``InvalidInput`` under the exact path of the first fault, such as ``payload.body.items[3]``.
+    ``max_bytes`` bounds its compact UTF-8 encoding, ``max_depth`` its nested arrays and objects; ``quota`` names where
+    the former comes from. Raises ``InvalidInput`` under the exact path of the first fault, such as
+    ``payload.body.items[3]``.
     """
     pending: list[tuple[object, _Place | None, int]] = [(value, None, 0)]
     least_bytes = 0
@@ -41,7 +44,7 @@ def check_json(value: object, *, field: str, max_bytes: int, max_depth: int = MA
         # Counted on the way, because a small object that holds another many times over has no end in sight.
         least_bytes += len(item) + 2 if isinstance(item, str) else 1
         if least_bytes > max_bytes:
-            _refuse_size(field, max_bytes)
+            _refuse_size(field, max_bytes, quota)
         if isinstance(item, dict | list):
             if depth == max_depth:
                 _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
@@ -50,7 +53,7 @@ def check_json(value: object, *, field: str, max_bytes: int, max_depth: int = MA
             _refuse(field, place, fault)
     encoded = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     if len(encoded) > max_bytes:
-        _refuse_size(field, max_bytes)
+        _refuse_size(field, max_bytes, quota)
 
 
 def check_text(value: object, *, field: str, max_length: int) -> None:
@@ -158,8 +161,9 @@ def _refuse(field: str, place: _Place | None, message: str) -> NoReturn:
     raise InvalidInput({(field + "".join(reversed(steps))).removeprefix("."): message})
 
 
-def _refuse_size(field: str, max_bytes: int) -> NoReturn:
-    _refuse(field, None, f"Takes more than {max_bytes} bytes as JSON; send a reference to it instead.")
+def _refuse_size(field: str, max_bytes: int, quota: str) -> NoReturn:
+    limit = f"{max_bytes} bytes as JSON" + (f", the quota {quota}" if quota else "")
+    _refuse(field, None, f"Takes more than {limit}; send a reference to it instead.")
 
 
 def _step(step: str | int) -> str:

@@ -609,7 +609,7 @@ class TestAccess:
     def test_a_tenants_secret_is_shown_at_its_creation_alone(self, operator: Client) -> None:
         sent = {
             "slug": "acme", "name": "Acme", "status": "active", "weight": "100", "max_in_flight": "10",
-            "max_jobs": "10", "max_payload_bytes": "1000",
+            "max_jobs": "10", "max_payload_bytes": "1000", "max_backfill": "10",
         }  # fmt: skip
         created = operator.post("/admin/tenants/tenant/add/", sent, follow=True)
         tenant = Tenant.objects.get(slug="acme")
@@ -622,7 +622,7 @@ class TestAccess:
         url = f"/admin/tenants/tenant/{tenant.id}/change/"
         sent = {
             "slug": "other", "name": "Acme", "status": "frozen", "weight": "7", "max_in_flight": "10",
-            "max_jobs": "10", "max_payload_bytes": "1000",
+            "max_jobs": "10", "max_payload_bytes": "1000", "max_backfill": "10",
         }  # fmt: skip
         assert operator.post(url, sent).status_code == 302
         after = Tenant.objects.get(id=tenant.id)

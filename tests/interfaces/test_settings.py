@@ -55,6 +55,20 @@ class TestEnvironment:
         ):
             assert name in message
 
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [
+            ("QUEUE_WINDOW_HIGHEST", "0", "must be from 1 to 1,000,000 (got '0')"),
+            ("LEADER_LEASE_SECONDS", "1000", "must be from 2 to 60 (got '1000')"),
+            ("WEBHOOK_CONNECT_TIMEOUT_SECONDS", "0", "must be over 0 and at most 60 (got '0')"),
+        ],
+    )
+    def test_says_between_what_a_number_must_lie(self, environ, name, value, words):
+        environ(**{f"CARILLON_{name}": value})
+        with pytest.raises(ImproperlyConfigured) as refusal:
+            environment.load()
+        assert f"CARILLON_{name}: {words}" in str(refusal.value)
+
     def test_refuses_a_data_directory_that_is_a_file(self, environ, tmp_path):
         (tmp_path / "file").touch()
         environ(CARILLON_DATA_DIR=str(tmp_path / "file"))

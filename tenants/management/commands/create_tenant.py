@@ -9,8 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from tenants.actions import create_api_key, create_tenant
-
-_QUOTAS = ("weight", "max_in_flight", "max_jobs", "max_payload_bytes", "rate_per_second", "rate_burst")
+from tenants.management.arguments import add_quotas, complaints, given_quotas
 
 
 class Command(BaseCommand):
@@ -21,22 +20,19 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="", help="for people; the slug by default")
         parser.add_argument("--api-key", metavar="NAME", help="create an API key of this name")
         parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker")
-        for quota in _QUOTAS:
-            parser.add_argument(f"--{quota.replace('_', '-')}", type=int, metavar="N")
+        add_quotas(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
-        quotas = {name: options[name] for name in _QUOTAS if options[name] is not None}
         scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
         token = None
         try:
             with transaction.atomic():
-                tenant = create_tenant(slug=options["slug"], name=options["name"], **quotas)
+                tenant = create_tenant(slug=options["slug"], name=options["name"], **given_quotas(options))
                 if options["api_key"] is not None:
                     _, token = create_api_key(tenant=tenant, name=options["api_key"], scopes=scopes)
         except ValidationError as error:
-            complaints = [f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items()]
-            raise CommandError("; ".join(complaints)) from error
+            raise CommandError(complaints(error)) from error
         if options["json"]:
             shown = {"tenant": tenant.slug, "api_key": token, "webhook_secret": tenant.webhook_secret}
             self.stdout.write(json.dumps(shown))

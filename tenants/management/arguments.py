@@ -1,0 +1,45 @@
+"""What commands about tenants have in common: quotas as options, and refusals in one line."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from tenants.models import RANGES
+
+#: Quotas that may be lifted altogether.
+_LIFTABLE = ("rate_per_second", "rate_burst")
+_NONE = "none"
+
+
+def add_quotas(parser: ArgumentParser) -> None:
+    """An option for each quota, such as ``--max-in-flight N``; its range is in the help."""
+    for name, (low, high) in RANGES.items():
+        liftable = name in _LIFTABLE
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_number_or_none if liftable else int,
+            metavar="N",
+            help=f"{low:,} to {high:,}" + (f", or {_NONE} for no limit" if liftable else ""),
+        )
+
+
+def given_quotas(options: Mapping[str, Any]) -> dict[str, int | None]:
+    """The quotas that were named on the command line."""
+    given = {name: options[name] for name in RANGES if options[name] is not None}
+    return {name: None if value == _NONE else value for name, value in given.items()}
+
+
+def complaints(error: ValidationError) -> str:
+    """``weight: Must be a whole number from 1 to 10,000.``, joined by semicolons."""
+    return "; ".join(f"{field}: {' '.join(texts)}" for field, texts in error.message_dict.items())
+
+
+def _number_or_none(text: str) -> int | str:
+    if text == _NONE:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a whole number or {_NONE}, not {text!r}") from None

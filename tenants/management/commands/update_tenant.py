@@ -1,0 +1,46 @@
+"""``manage.py update_tenant SLUG``: change a tenant's quotas, weight, name or status."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from tenants.actions import CHANGEABLE, update_tenant
+from tenants.management.arguments import add_quotas, complaints, given_quotas
+from tenants.models import Tenant
+
+
+class Command(BaseCommand):
+    help = (
+        "Change a tenant. A quota below what is in use is accepted: nothing in hand is taken back, and nothing more is "
+        "let in until use has fallen below it."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("slug")
+        parser.add_argument("--name", help="for people")
+        parser.add_argument("--status", help=", ".join(Tenant.Status.values))
+        add_quotas(parser)
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def handle(self, **options: Any) -> None:
+        changes = {name: options[name] for name in ("name", "status") if options[name] is not None}
+        changes |= given_quotas(options)
+        tenant = Tenant.objects.filter(slug=options["slug"]).first()
+        if tenant is None:
+            raise CommandError(f"There is no tenant {options['slug']!a}.")
+        if not changes:
+            raise CommandError("Nothing to change: name a quota, --name or --status.")
+        try:
+            tenant = update_tenant(tenant=tenant, **changes)
+        except ValidationError as error:
+            raise CommandError(complaints(error)) from error
+        shown = {name: getattr(tenant, name) for name in CHANGEABLE}
+        if options["json"]:
+            self.stdout.write(json.dumps({"tenant": tenant.slug, **shown}))
+            return
+        self.stdout.write(
+            f"Tenant {tenant.slug}: " + ", ".join(f"{name} {shown[name]}" for name in changes) + "."
+        )
