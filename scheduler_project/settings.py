@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kombu import Queue
 
+from jobs.core.states import JobStatus, TriggerState
 from jobs.telemetry import logging_config
 from scheduler_project import environment
 
@@ -112,7 +113,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {},
+    "ENUM_NAME_OVERRIDES": {
+        "JobStatusEnum": list(JobStatus),
+        "TriggerStateEnum": list(TriggerState),
+        "GateEnum": "jobs.explain.GATE_NAMES",
+    },
 }
 
 UNFOLD = {

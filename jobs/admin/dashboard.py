@@ -4,6 +4,7 @@ Every figure is a bounded read of an index; one that reaches its bound is shown 
 is shown only to those who may see the rows behind it.
 """
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobs.core.states import TriggerState
 from jobs.models import Lease, Trigger
 from jobs.models.trigger import DISPATCHABLE
 from jobs.store.history import database_now
+from jobs.store.insight import workers
 
 MOST_COUNTED = 1000
 LATELY = timedelta(hours=24)
@@ -77,16 +79,23 @@ def _is_presence(lease: Lease) -> bool:
 
 
 def in_flight() -> list[dict[str, Any]]:
-    """Queued and running triggers by job type, from the partial index that dispatch itself counts with.
+    """Queued and running triggers by job type, and the workers that take from its queue.
 
-    Their number is bounded by what dispatch may publish, not by the table.
+    Read from the partial index that dispatch itself counts with: their number is bounded by what dispatch may publish,
+    not by the table.
     """
     flying = Trigger.objects.filter(state__in=(TriggerState.QUEUED, TriggerState.RUNNING)).order_by()
     queued, running = Q(state=TriggerState.QUEUED), Q(state=TriggerState.RUNNING)
     counted = flying.values("job_type").annotate(
         queued=Count("pk", filter=queued), running=Count("pk", filter=running)
     )
-    return [dict(row) for row in counted.order_by("job_type")]
+    rows = {row["job_type"]: row for row in counted}
+    serving = Counter(queue.removeprefix("jobs.") for worker in workers.present() for queue in worker.queues)
+    idle = {"queued": 0, "running": 0}
+    return [
+        {"job_type": name, "workers": serving[name]} | rows.get(name, idle)
+        for name in sorted(rows.keys() | serving.keys())
+    ]
 
 
 def bounded_count(rows: QuerySet[Any]) -> str:

@@ -36,6 +36,7 @@ from jobs.core.policies import Priority
 from jobs.core.schedule import LATEST, fire_times
 from jobs.core.states import JobStatus
 from jobs.core.timezones import load_zone
+from jobs.explain import explain_job
 from jobs.models import Job, SkippedRange, Trigger
 from jobs.store.history import database_now
 
@@ -238,6 +239,7 @@ def overview(job: Job) -> dict[str, Any]:
     return {
         "status": state_label("deleted" if job.deleted_at else job.status, job.status_reason),
         "tenant": job.tenant.slug,
+        "why": "" if job.deleted_at else explain_job(tenant=job.tenant, job_id=job.id).summary,
         "schedule": schedule_text(job),
         "zone": job.timezone,
         "firings": [{"utc": instant_cell(at), "local": instant_cell(at, zone=zone)} for at in instants],

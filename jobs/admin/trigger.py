@@ -14,18 +14,22 @@ from unfold.enums import ActionVariant
 from jobs.actions.triggers import cancel_trigger, replay_trigger
 from jobs.admin.dead_letter import DeadLetterAdmin
 from jobs.admin.shared.cells import (
+    coloured_label,
     duration_cell,
     flower_url,
     instant_cell,
+    instant_text,
     job_link,
     json_cell,
     result_url,
     state_label,
+    trigger_link,
 )
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.policies import Priority
-from jobs.core.states import ENDED, UNFINISHED
+from jobs.core.states import ENDED, UNFINISHED, TriggerState
+from jobs.explain import explain_trigger
 from jobs.models import Attempt, Trigger
 
 MOST_ATTEMPTS_SHOWN = 100
@@ -45,6 +49,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
     actions_detail = ("replay", "cancel")
+    change_form_outer_before_template = "admin/jobs/trigger/why.html"
     change_form_outer_after_template = "admin/jobs/trigger/attempts.html"
     fieldsets = (
         (
@@ -110,6 +115,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
+        context["explained"] = explained(kwargs["obj"])
         context["attempts"] = attempts_table(kwargs["obj"])
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -175,6 +181,30 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     @admin.display(description="checkpoint")
     def shown_checkpoint(self, trigger: Trigger) -> str:
         return json_cell(trigger.checkpoint)
+
+
+def explained(trigger: Trigger) -> dict[str, Any]:
+    """Why the trigger waits, gate by gate, or how it ended."""
+    found = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id)
+    running = trigger.state == TriggerState.RUNNING
+    return {
+        "title": "How did it end?"
+        if found.ended
+        else "What is it doing?"
+        if running
+        else "Why does it wait?",
+        "summary": found.summary,
+        "at": instant_text(found.fact.now),
+        "gates": [
+            {
+                "name": gate.name.replace("_", " "),
+                "label": coloured_label(*(("open", "success") if gate.open else ("shut", "warning"))),
+                "detail": gate.detail,
+                "blockers": [trigger_link(blocker, str(blocker)) for blocker in gate.blockers],
+            }
+            for gate in found.gates
+        ],
+    }
 
 
 def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from jobs.api.views import backfills, jobs, service, triggers
+from jobs.api.views import backfills, explain, jobs, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -18,16 +18,18 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/attempts", jobs.JobAttemptsView.as_view(), name="job-attempts"),
     path("jobs/<uuid:job_id>/executions", jobs.JobExecutionsView.as_view(), name="job-executions"),
     path("jobs/<uuid:job_id>/preview", service.JobPreviewView.as_view(), name="job-preview"),
+    path("jobs/<uuid:job_id>/explain", explain.JobExplainView.as_view(), name="job-explain"),
     path("schedules/preview", service.SchedulePreviewView.as_view(), name="schedule-preview"),
     path("triggers", triggers.TriggersView.as_view(), name="triggers"),
     path("triggers/<uuid:trigger_id>", triggers.TriggerView.as_view(), name="trigger"),
     path(
         "triggers/<uuid:trigger_id>/attempts", triggers.TriggerAttemptsView.as_view(), name="trigger-attempts"
     ),
+    path("triggers/<uuid:trigger_id>/explain", explain.TriggerExplainView.as_view(), name="trigger-explain"),
     path("triggers/<uuid:trigger_id>/cancel", triggers.TriggerCancelView.as_view(), name="trigger-cancel"),
     path("triggers/<uuid:trigger_id>/replay", triggers.TriggerReplayView.as_view(), name="trigger-replay"),
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
-    path("tenant", service.TenantView.as_view(), name="tenant"),
+    path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
 ]

@@ -204,6 +204,18 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         },
     },
     "execution.pause_gone": lambda s: {"job_ids": s.job_ids},
+    "explain.trigger_facts": lambda s: {
+        "id": one(s.ids),
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "most": 1000,
+        "named": 10,
+        "silence": HOUR,
+    },
+    "explain.job_facts": lambda s: {
+        "job_id": one(s.job_ids),
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "limit": 10_000,
+    },
     "history.partitions": lambda s: {},
     "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
@@ -267,6 +279,22 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "delays": s.some(HOUR),
     },
     "reap.reap_queued": lambda s: {**REIGN, "deadline": timedelta(seconds=30), "limit": 500},
+    "usage.load": lambda s: {"tenant_id": s.tenant_ids[0] if s.tenant_ids else 1},
+    "usage.latest_starts": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "after": UUID(int=1 << 100),
+        "since": s.now - HOUR,
+        "share_since": s.now - HOUR,
+        "limit": 10_000,
+    },
+    "usage.own_waits": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "since": s.now - HOUR,
+        "limit": 2_000,
+    },
+    "workers.announce": lambda s: {"name": "w1", "queues": ["jobs.noop"], "concurrency": 4},
+    "workers.leave": lambda s: {"name": "w1"},
+    "workers.present": lambda s: {"silence": HOUR, "limit": 1000},
 }
 
 

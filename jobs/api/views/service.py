@@ -1,4 +1,4 @@
-"""The caller's own limits, the job types there are, and previews of schedules."""
+"""The job types there are, and previews of schedules."""
 
 import re
 from datetime import datetime
@@ -15,43 +15,16 @@ from jobs.actions.jobs import find_job
 from jobs.actions.schedules import seconds
 from jobs.api.firings import preview
 from jobs.api.schema import endpoint
-from jobs.api.serializers import (
-    JobTypesSerializer,
-    PreviewRequestSerializer,
-    PreviewSerializer,
-    TenantSerializer,
-)
+from jobs.api.serializers import JobTypesSerializer, PreviewRequestSerializer, PreviewSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import Conflict, InvalidInput, ScheduleError
 from jobs.core.schedule import EARLIEST, LATEST
-from jobs.core.states import IN_FLIGHT
 from jobs.handlers import JobType, registry
-from jobs.models import Job, Trigger
 from jobs.store import history
 from jobs.store.jobs import schedule_of
 
 _MOST_FIRINGS = 1000
 _FEW_FIRINGS = 10
-_LIMITS = ("weight", "max_in_flight", "max_jobs", "max_payload_bytes", "rate_per_second", "rate_burst")
-
-
-class TenantView(Endpoint):
-    @endpoint("Read your limits and usage", responses={200: TenantSerializer}, operation_id="tenant_read")
-    def get(self, request: Request) -> Response:
-        tenant = self.tenant
-        in_flight = Trigger.objects.filter(tenant=tenant, state__in=sorted(IN_FLIGHT))
-        return Response(
-            {
-                "slug": tenant.slug,
-                "name": tenant.name,
-                "status": tenant.status,
-                "limits": {name: getattr(tenant, name) for name in _LIMITS},
-                "usage": {
-                    "jobs": Job.objects.filter(tenant=tenant, deleted_at=None).count(),
-                    "in_flight": in_flight.count(),
-                },
-            }
-        )
 
 
 class JobTypesView(Endpoint):

@@ -47,6 +47,8 @@ class TestSchema:
             "Trigger": owner.get(f"/triggers/{trigger.id}").json(),
             "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],
             "Tenant": owner.get("/tenant").json(),
+            "TriggerExplanation": owner.get(f"/triggers/{make_trigger(trigger.job).id}/explain").json(),
+            "JobExplanation": owner.get(f"/jobs/{trigger.job_id}/explain").json(),
             "JobType": owner.get("/job-types").json()["results"][0],
             "Problem": owner.get("/jobs?bogus=1").json(),
         }

@@ -128,19 +128,6 @@ class TestDeadLetters:
         assert states([exhausted, foreign]) == ["pending", "dead"]
 
 
-class TestTenant:
-    def test_sees_its_limits_and_usage(self, owner: Caller) -> None:
-        job = make_job(owner.tenant)
-        for state in ("pending", "queued", "running", "dead"):
-            make_trigger(job, state)
-        make_job(owner.tenant, deleted_at=now())
-        shown = owner.get("/tenant").json()
-        assert shown["slug"] == owner.tenant.slug
-        assert shown["limits"]["max_jobs"] == 1_000_000
-        assert shown["usage"] == {"jobs": 1, "in_flight": 2}
-        assert "whsec_" not in str(shown)
-
-
 class TestJobTypes:
     def test_are_listed_with_the_schema_of_their_payload(self, owner: Caller) -> None:
         types = {kind["name"]: kind for kind in owner.get("/job-types").json()["results"]}

@@ -1,0 +1,101 @@
+"""Firings and what became of them: triggers, attempts, backfills, and what a replay takes."""
+
+from rest_framework import serializers
+
+from jobs.actions.schedules import seconds
+from jobs.api.serializers.shared import Shape
+from jobs.core.policies import Priority
+from jobs.models import Attempt, SkippedRange, Trigger
+
+
+class TriggerSerializer(serializers.ModelSerializer[Trigger]):
+    job_id = serializers.UUIDField()
+    priority = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Trigger
+        fields = (
+            "id", "job_id", "job_type", "job_version", "origin", "scheduled_for", "due_at", "state", "reason",
+            "priority", "payload", "idempotency_key", "fence", "attempt_count", "crash_count", "replay_count", "worker",
+            "cancel_requested", "progress", "checkpoint", "result", "created_at", "queued_at", "started_at",
+            "finished_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_priority(self, trigger: Trigger) -> str:
+        return Priority(trigger.priority).label
+
+
+class SkippedRangeSerializer(serializers.ModelSerializer[SkippedRange]):
+    """Described to OpenAPI by ``jobs.api.pagination``, as a part of a page."""
+
+    class Meta:
+        model = SkippedRange
+        fields = ("from_at", "until_at", "count", "reason")
+        read_only_fields = fields
+
+
+class AttemptSerializer(serializers.ModelSerializer[Attempt]):
+    trigger_id = serializers.UUIDField()
+    duration_seconds = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Attempt
+        fields = (
+            "id", "trigger_id", "job_id", "number", "fence", "worker", "celery_task_id", "state", "started_at",
+            "finished_at", "duration_seconds", "error_code", "error_class", "error_message", "traceback",
+            "http_status", "response_excerpt",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_duration_seconds(self, attempt: Attempt) -> float | None:
+        return None if attempt.duration is None else seconds(attempt.duration)
+
+
+class BackfillRequestSerializer(Shape):
+    start = serializers.DateTimeField(help_text="The first instant that may run.")
+    end = serializers.DateTimeField(help_text="The last one; not in the future.")
+    dry_run = serializers.BooleanField(required=False, help_text="Only count; nothing is run.")
+
+
+class ExtentSerializer(Shape):
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    count = serializers.IntegerField(help_text="Firings from start to end.")
+    existing = serializers.IntegerField(help_text="Those that have a trigger already; they are left alone.")
+
+
+class BackfillSerializer(Shape):
+    """A backfill; rendered by ``jobs.actions.backfill.representation``."""
+
+    id = serializers.UUIDField()
+    job_id = serializers.UUIDField()
+    job_version = serializers.IntegerField(help_text="Whose schedule names the firings.")
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    count = serializers.IntegerField(help_text="Firings from start to end.")
+    materialized = serializers.IntegerField(help_text="Those that have got their trigger so far.")
+    cursor = serializers.DateTimeField(allow_null=True, help_text="Every firing up to here has its trigger.")
+    created_at = serializers.DateTimeField()
+    finished_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the last had its trigger, or an edit or cancel ended it early."
+    )
+
+
+class DeadLetterFilterSerializer(Shape):
+    job = serializers.UUIDField(required=False)
+    job_type = serializers.CharField(required=False)
+    reason = serializers.CharField(required=False)
+    scheduled_for_after = serializers.DateTimeField(required=False)
+    scheduled_for_before = serializers.DateTimeField(required=False)
+
+
+class ReplaySerializer(Shape):
+    """Either ``ids``, or ``filter`` (``{}`` for all of them)."""
+
+    ids = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=1000)
+    filter = DeadLetterFilterSerializer(required=False)
+
+
+class ReplayedSerializer(Shape):
+    replayed = serializers.IntegerField()

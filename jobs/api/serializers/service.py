@@ -1,0 +1,70 @@
+"""What a caller may know of itself and of the job types there are."""
+
+from rest_framework import serializers
+
+from jobs.api.serializers.shared import Shape, words
+
+
+class LimitsSerializer(Shape):
+    weight = serializers.IntegerField(help_text="Share of the capacity under contention.")
+    max_in_flight = serializers.IntegerField()
+    max_jobs = serializers.IntegerField()
+    max_payload_bytes = serializers.IntegerField(help_text="Of one payload.")
+    max_backfill = serializers.IntegerField(help_text="Firings one backfill may ask for.")
+    rate_per_second = serializers.IntegerField(allow_null=True, help_text="Dispatches; null: no limit.")
+    rate_burst = serializers.IntegerField(allow_null=True, help_text="Dispatches at once; null: a second's.")
+
+
+class UsageSerializer(Shape):
+    jobs = serializers.IntegerField(help_text="living jobs")
+    in_flight = serializers.IntegerField(help_text="triggers queued or running")
+    queued = serializers.IntegerField()
+    running = serializers.IntegerField()
+    starts_per_second = serializers.FloatField(help_text="Attempts started lately, as under recent.")
+    starts_allowed_now = serializers.IntegerField(
+        allow_null=True,
+        help_text="What the rate limit lets go at once; null without one or while it is away.",
+    )
+
+
+class WaitsSerializer(Shape):
+    p50 = serializers.FloatField()
+    p95 = serializers.FloatField()
+    p99 = serializers.FloatField()
+
+
+class RecentSerializer(Shape):
+    seconds = serializers.FloatField(
+        help_text="How far back starts are counted; less than 60 under high load."
+    )
+    starts = serializers.IntegerField(help_text="Your attempts that started in that time.")
+    share = serializers.FloatField(
+        allow_null=True, help_text="Of all tenants' starts; null when there were none."
+    )
+    wait_seconds = WaitsSerializer(
+        allow_null=True,
+        help_text="From falling due to the first start, of your latest firings within 5 minutes.",
+    )
+    waits_of = serializers.IntegerField(help_text="How many firings that tells of.")
+
+
+class TenantSerializer(Shape):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    status = words(("active", "suspended", "frozen"))
+    limits = LimitsSerializer()
+    usage = UsageSerializer()
+    recent = RecentSerializer()
+
+
+class JobTypeSerializer(Shape):
+    name = serializers.CharField()
+    description = serializers.CharField()
+    timeout_seconds = serializers.FloatField()
+    batch_size = serializers.IntegerField()
+    max_in_flight = serializers.IntegerField(allow_null=True)
+    payload_schema = serializers.DictField(allow_null=True, help_text="JSON Schema of the payload.")
+
+
+class JobTypesSerializer(Shape):
+    results = JobTypeSerializer(many=True)

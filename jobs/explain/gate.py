@@ -1,0 +1,45 @@
+"""A gate between a trigger and running, and the words in which gates speak."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """``detail`` is a sentence with the figures; ``opens_at`` is when it opens, where that is known.
+
+    ``used`` of ``limit`` for gates that count; ``blockers`` are the triggers that stand in the way, the first few.
+    """
+
+    name: str
+    open: bool
+    detail: str
+    opens_at: datetime | None = None
+    limit: float | None = None
+    used: float | None = None
+    blockers: tuple[UUID, ...] = ()
+
+
+def moment(instant: datetime) -> str:
+    """``2030-01-31T02:00:00Z``; parts of a second only where there are some, to the millisecond."""
+    text = instant.astimezone(UTC).isoformat(
+        timespec="milliseconds" if instant.microsecond >= 1000 else "seconds"
+    )
+    return text.replace("+00:00", "Z")
+
+
+def span(duration: timedelta) -> str:
+    """``350 ms``, ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``9 d 4 h``: two units at most, rounded down."""
+    if duration < timedelta(seconds=1):
+        return f"{max(0, duration // timedelta(milliseconds=1))} ms"
+    whole = int(duration.total_seconds())
+    parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    first = next(index for index, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
+
+
+def counted(number: int, noun: str, *, most: int | None = None) -> str:
+    """``1 trigger``, ``2,000 triggers``, ``1,000 triggers or more`` when the count ended at ``most``."""
+    text = f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{text} or more" if number == most else text

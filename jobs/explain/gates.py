@@ -1,0 +1,136 @@
+"""The gates that hold for all triggers alike: time, job, tenant, leader, caps, rates and the queue's window.
+
+Each function judges one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from jobs import limits
+from jobs.conf import engine_settings
+from jobs.core.errors import InvalidInput
+from jobs.core.states import JobStatus, TriggerState
+from jobs.explain.gate import Gate, counted, moment, span
+from jobs.handlers import JobType, registry
+from jobs.limits import Bucket
+
+#: How many firings a bucket would grant now; None when it cannot be asked (then everything is let through).
+Available = Callable[[Bucket], int | None]
+
+
+def due(fact: Any) -> Gate:
+    if fact.state == TriggerState.RETRYING:
+        return Gate("due", True, f"Fell due for {moment(fact.scheduled_for)}.")
+    if fact.due_at <= fact.now:
+        ago = span(fact.now - fact.due_at)
+        return Gate("due", True, f"Due since {moment(fact.due_at)}, {ago} ago.")
+    ahead = span(fact.due_at - fact.now)
+    return Gate("due", False, f"Falls due at {moment(fact.due_at)}, in {ahead}.", opens_at=fact.due_at)
+
+
+def job(fact: Any) -> Gate:
+    if fact.deleted_at is not None:
+        return Gate("job", False, "Its job is deleted.")
+    if fact.job_status not in (JobStatus.ACTIVE, JobStatus.COMPLETED):
+        why = f": {fact.status_reason.rstrip('.')}" if fact.status_reason else ""
+        return Gate("job", False, f"Its job is {fact.job_status}{why}.")
+    if fact.held and not fact.parked:
+        return Gate("job", False, "It is held, as when its job was paused; resuming the job lets it go.")
+    return Gate("job", True, f"Its job is {fact.job_status}.")
+
+
+def tenant(fact: Any) -> Gate:
+    effects = {
+        "suspended": "nothing of it is dispatched, and what falls due waits",
+        "frozen": "what falls due is skipped, and what was tried before waits",
+    }
+    effect = effects.get(fact.tenant_status)
+    if effect is None:
+        return Gate("tenant", True, f"Tenant {fact.tenant} is {fact.tenant_status}.")
+    return Gate("tenant", False, f"Tenant {fact.tenant} is {fact.tenant_status}: {effect}.")
+
+
+def leader(fact: Any) -> Gate:
+    if not engine_settings().leader_election:
+        return Gate("leader", True, "Leader election is off: every beat dispatches.")
+    if fact.led_until is None:
+        return Gate("leader", False, "No beat has ever led, so nothing is dispatched; start one.")
+    if fact.led_until > fact.now:
+        return Gate("leader", True, "A beat leads.")
+    since = f"since {moment(fact.led_until)}, for {span(fact.now - fact.led_until)}"
+    return Gate("leader", False, f"No beat leads {since}, so nothing is dispatched; start one.")
+
+
+def tenant_cap(fact: Any) -> Gate:
+    used, limit = fact.tenant_in_flight, fact.tenant_max_in_flight
+    detail = f"Tenant {fact.tenant}: {used:,} of {limit:,} in flight."
+    return Gate("tenant_cap", used < limit, detail, limit=limit, used=used)
+
+
+def tenant_rate(fact: Any, available: Available) -> Gate:
+    bucket = limits.tenant_bucket(fact.tenant_id, fact.rate_per_second, fact.rate_burst)
+    return _rate("tenant_rate", f"Tenant {fact.tenant}", bucket, fact, available)
+
+
+def target_rate(fact: Any, available: Available) -> Gate:
+    bucket = limits.target_bucket(fact.target)
+    who = f"Target {fact.target}" if fact.target else "It has no target"
+    if fact.parked_until is not None and fact.parked_until > fact.now:
+        turn = f"its turn comes at {moment(fact.parked_until)}, in {span(fact.parked_until - fact.now)}"
+        limit = bucket.per_second if bucket else None
+        return Gate(
+            "target_rate",
+            False,
+            f"{who} is called no faster: {turn}.",
+            opens_at=fact.parked_until,
+            limit=limit,
+        )
+    return _rate("target_rate", who, bucket, fact, available)
+
+
+def _rate(name: str, who: str, bucket: Bucket | None, fact: Any, available: Available) -> Gate:
+    if bucket is None:
+        return Gate(name, True, f"{who}: no rate limit.")
+    limit, figures = bucket.per_second, f"{bucket.per_second:g} a second, {bucket.burst:,} at once"
+    tokens = available(bucket)
+    if tokens is None:
+        return Gate(
+            name,
+            True,
+            f"{who}: {figures}; the limits cannot be asked and let everything through.",
+            limit=limit,
+        )
+    used = bucket.burst - tokens
+    if tokens:
+        detail = f"{who}: {figures}; {counted(tokens, 'more')[:-1] if tokens != 1 else '1 more'} may go now."
+        return Gate(name, True, detail, limit=limit, used=used)
+    opens_at = fact.now + timedelta(seconds=1 / bucket.per_second)
+    return Gate(name, False, f"{who}: {figures}; none may go now.", opens_at=opens_at, limit=limit, used=used)
+
+
+def type_cap(fact: Any) -> Gate:
+    kind = _job_type(fact)
+    if kind is None:
+        return Gate(
+            "type_cap", False, f"No handler is registered for job type {fact.job_type}; nothing serves it."
+        )
+    if kind.max_in_flight is None:
+        return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.type_in_flight)
+    used, limit = fact.type_in_flight, kind.max_in_flight
+    detail = f"Job type {kind.name}: {used:,} of {limit:,} in flight."
+    return Gate("type_cap", used < limit, detail, limit=limit, used=used)
+
+
+def queue_window(fact: Any) -> Gate:
+    window = fact.queue_window or engine_settings().queue_window_first
+    used = fact.type_queued
+    detail = f"Queue jobs.{fact.job_type}: {used:,} queued, where its workers are given {window:,} ahead."
+    return Gate("queue_window", used < window, detail, limit=window, used=used)
+
+
+def _job_type(fact: Any) -> JobType | None:
+    try:
+        return registry.get(fact.job_type)
+    except InvalidInput:
+        return None

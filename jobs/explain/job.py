@@ -1,0 +1,90 @@
+"""Why a job's firings wait: its own state, and every gate of the one that has waited longest."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.actions.jobs import find_job
+from jobs.actions.schedules import instant_text
+from jobs.core.states import JobStatus
+from jobs.explain.gate import counted, moment
+from jobs.explain.gates import Available
+from jobs.explain.trigger import Explanation, explain_trigger
+from jobs.models import CatchUp, Job
+from jobs.store.history import database_now
+from jobs.store.insight import explain as store
+from tenants.models import Tenant
+
+#: Of the catch-up and the backfills in hand, the newest.
+MOST_CATCH_UPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobExplanation:
+    """``unfinished`` counts its triggers by state, to ``MOST_UNFINISHED`` in all; ``oldest`` has waited longest."""
+
+    job: Job
+    at: datetime
+    unfinished: dict[str, int]
+    oldest: Explanation | None
+    catch_ups: list[CatchUp]
+
+    @property
+    def summary(self) -> str:
+        """The answer in a sentence or two."""
+        job = self.job
+        if job.status not in (JobStatus.ACTIVE, JobStatus.COMPLETED):
+            why = f": {job.status_reason.rstrip('.')}" if job.status_reason else ""
+            return f"The job is {job.status}{why}. Nothing of it starts."
+        if self.oldest is not None:
+            return f"The firing of {moment(self.oldest.fact.scheduled_for)}: {self.oldest.summary}"
+        running = self.unfinished["running"]
+        runs = (
+            f", and {counted(running, 'trigger')} of it {'runs' if running == 1 else 'run'}"
+            if running
+            else ""
+        )
+        return f"The job is {job.status}; nothing of it waits{runs}."
+
+    def representation(self) -> dict[str, Any]:
+        """As the API shows it, JSON types only."""
+        return {
+            "job_id": str(self.job.id),
+            "status": str(self.job.status),
+            "status_reason": self.job.status_reason,
+            "at": instant_text(self.at),
+            "summary": self.summary,
+            "unfinished": self.unfinished,
+            "oldest_waiting": self.oldest and self.oldest.representation(),
+            "catch_up": [_shown(catch_up) for catch_up in self.catch_ups],
+        }
+
+
+def explain_job(*, tenant: Tenant, job_id: UUID | str, available: Available | None = None) -> JobExplanation:
+    """Explain a living job. A constant number of statements. Raises ``NotFound``."""
+    job = find_job(tenant=tenant, job_id=job_id)
+    facts = store.job_facts(job_id=job.id, tenant_id=tenant.id)
+    oldest = None
+    if facts.oldest_waiting is not None:
+        oldest = explain_trigger(tenant=tenant, trigger_id=facts.oldest_waiting, available=available)
+    return JobExplanation(
+        job=job,
+        at=database_now(),
+        unfinished={state: getattr(facts, state) for state in ("pending", "queued", "running", "retrying")},
+        oldest=oldest,
+        catch_ups=list(CatchUp.objects.filter(job=job, finished_at=None).order_by("-id")[:MOST_CATCH_UPS]),
+    )
+
+
+def _shown(catch_up: CatchUp) -> dict[str, Any]:
+    return {
+        "id": str(catch_up.id),
+        "origin": catch_up.origin,
+        "misfire_policy": catch_up.policy,
+        "from_at": instant_text(catch_up.from_at),
+        "until_at": instant_text(catch_up.until_at),
+        "cursor": instant_text(catch_up.cursor),
+        "fired": catch_up.fired,
+        "skipped": catch_up.skipped,
+    }

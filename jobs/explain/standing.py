@@ -1,0 +1,57 @@
+"""How a tenant stands: its quotas, what is used of each, and what it got lately of the capacity."""
+
+from typing import Any
+
+from jobs import limits
+from jobs.explain.gates import Available
+from jobs.models import Job
+from jobs.store.insight import usage
+from jobs.store.insight.usage import Recent
+from tenants.models import Tenant
+
+QUOTAS = (
+    "weight",
+    "max_in_flight",
+    "max_jobs",
+    "max_payload_bytes",
+    "max_backfill",
+    "rate_per_second",
+    "rate_burst",
+)
+_PERCENTILES = ("p50", "p95", "p99")
+
+
+def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str, Any]:
+    """The tenant as the API shows it. A constant number of bounded reads, and a question to Redis if it has a rate.
+
+    ``available`` answers for the rate limit in place of Redis.
+    """
+    flying, recent = usage.in_flight(tenant.id), usage.recent(tenant.id)
+    bucket = limits.tenant_bucket(tenant.id, tenant.rate_per_second, tenant.rate_burst)
+    ask = available or limits.shared_buckets().available
+    return {
+        "slug": tenant.slug,
+        "name": tenant.name,
+        "status": tenant.status,
+        "limits": {name: getattr(tenant, name) for name in QUOTAS},
+        "usage": {
+            "jobs": Job.objects.filter(tenant=tenant, deleted_at=None).count(),
+            "in_flight": flying.queued + flying.running,
+            "queued": flying.queued,
+            "running": flying.running,
+            "starts_per_second": round(recent.own_starts / recent.seconds, 3),
+            "starts_allowed_now": ask(bucket) if bucket else None,
+        },
+        "recent": _recent(recent),
+    }
+
+
+def _recent(recent: Recent) -> dict[str, Any]:
+    waits = zip(_PERCENTILES, recent.waits, strict=True) if recent.waits else ()
+    return {
+        "seconds": round(recent.seconds, 3),
+        "starts": recent.own_starts,
+        "share": round(recent.own_starts / recent.starts, 4) if recent.starts else None,
+        "wait_seconds": {name: round(seconds, 3) for name, seconds in waits} or None,
+        "waits_of": recent.waited,
+    }

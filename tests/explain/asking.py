@@ -1,0 +1,57 @@
+"""Ask about a trigger, and let dispatch answer the same question by what it does."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from jobs.explain import Explanation, explain_trigger
+from jobs.explain.gate import Gate
+from jobs.handlers import registry
+from jobs.limits import Bucket
+from jobs.models import Trigger
+from tests.factories import UNLIMITED, dispatch, state_of
+
+
+class Tokens:
+    """Rate limits with so many tokens left by bucket, for explain and for dispatch alike."""
+
+    def __init__(self, **left: int) -> None:
+        self.left = {name.replace("_", ":", 1): tokens for name, tokens in left.items()}
+
+    def available(self, bucket: Bucket) -> int | None:
+        return self.left.get(bucket.key, bucket.burst)
+
+    def room(self, tenant: Any) -> int | None:
+        return self.left.get(f"tenant:{tenant.id}", tenant.rate_burst or tenant.rate_per_second)
+
+    def spend(self, tenant: Any, count: int) -> None:
+        pass
+
+    def admit(self, target: str, wanted: int) -> list[timedelta]:
+        return [timedelta(seconds=1)] * max(0, wanted - self.left.get(f"target:{target}", wanted))
+
+
+ALL_THERE = Tokens()
+
+
+def explain(trigger: Trigger, tokens: Tokens = ALL_THERE) -> Explanation:
+    return explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=tokens.available)
+
+
+def shut(trigger: Trigger, tokens: Tokens = ALL_THERE) -> list[str]:
+    """The names of the gates that are shut for the trigger."""
+    return [gate.name for gate in explain(trigger, tokens).shut]
+
+
+def gate(trigger: Trigger, name: str, tokens: Tokens = ALL_THERE) -> Gate:
+    return next(gate for gate in explain(trigger, tokens).gates if gate.name == name)
+
+
+def is_dispatched(
+    trigger: Trigger, *, rates: Any = UNLIMITED, types: Sequence[str] = (), **options: Any
+) -> bool:
+    """Whether the next turn of a beat queues the trigger."""
+    caps = {kind.name: kind.max_in_flight for kind in registry.all_types() if kind.max_in_flight}
+    named = types or [kind.name for kind in registry.all_types() if not kind.max_in_flight]
+    dispatch(types=named, rates=rates, **caps, **options)
+    return state_of(trigger)[0] == "queued"

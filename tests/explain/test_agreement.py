@@ -1,0 +1,100 @@
+"""Whatever the situation: a trigger with every gate open goes at the next turn, one with a gate shut does not.
+
+Dispatch itself is the judge. Explain tells its rules a second time, for one trigger and in words; this keeps the
+two from drifting apart.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobs.core.policies import MisfirePolicy, OverlapPolicy
+from jobs.models import Job, Trigger
+from tests.explain.asking import is_dispatched, shut
+from tests.factories import MINUTE, SECOND, make_job, make_tenant, make_trigger, now
+
+AGES = st.sampled_from([-30, 2, 20, 90, 300, 4000])
+WAITING = st.fixed_dictionaries(
+    {
+        "age": AGES,
+        "state": st.sampled_from(["pending", "pending", "pending", "retrying"]),
+        "origin": st.sampled_from(["schedule", "schedule", "schedule", "run_now", "catchup", "backfill"]),
+        "parked": st.booleans(),
+        "replay_count": st.sampled_from([0, 0, 0, 1]),
+    }
+)
+FLYING = st.fixed_dictionaries({"age": AGES, "state": st.sampled_from(["queued", "running"])})
+JOB = st.fixed_dictionaries(
+    {
+        "overlap_policy": st.sampled_from(list(OverlapPolicy)),
+        "misfire_policy": st.sampled_from(list(MisfirePolicy)),
+        "max_concurrent": st.integers(1, 3),
+        "max_catchup": st.integers(1, 2),
+        "catchup_window": st.sampled_from([MINUTE, 3600 * SECOND]),
+        "concurrency_key": st.sampled_from(["", "key"]),
+    }
+)
+STATUS = st.sampled_from(["active"] * 5 + ["completed", "paused", "cancelled"])
+
+
+def build(job: Job, waiting: list[dict[str, Any]], flying: list[dict[str, Any]]) -> list[Trigger]:
+    """The job's triggers; returns those that wait."""
+    for given_one in flying:
+        make_trigger(job, given_one["state"], **_times(given_one), concurrency_key=job.concurrency_key)
+    found = []
+    for given_one in waiting:
+        columns = _times(given_one)
+        # Only what is due and belongs to an active job is ever parked.
+        parked = given_one["parked"] and given_one["age"] > 0
+        columns |= {"origin": given_one["origin"], "replay_count": given_one["replay_count"]}
+        found.append(make_trigger(job, given_one["state"], **columns, parked=parked, held=parked))
+    return found
+
+
+_number = iter(range(10**9))
+
+
+def _times(given_one: dict[str, Any]) -> dict[str, Any]:
+    moment = now() - timedelta(seconds=given_one["age"], microseconds=next(_number))
+    return {"scheduled_for": moment, "due_at": moment}
+
+
+@pytest.fixture
+def undone(calm: None) -> Callable[[], Any]:
+    """A transaction that is rolled back, for each example its own."""
+    return transaction.atomic
+
+
+class TestExplain:
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        columns=JOB,
+        status=STATUS,
+        waiting=st.lists(WAITING, min_size=1, max_size=4),
+        flying=st.lists(FLYING, max_size=3),
+        beside=st.lists(FLYING, max_size=2),
+        data=st.data(),
+    )
+    def test_says_what_dispatch_does(
+        self,
+        undone: Callable[[], Any],
+        columns: dict[str, Any],
+        status: str,
+        waiting: list[dict[str, Any]],
+        flying: list[dict[str, Any]],
+        beside: list[dict[str, Any]],
+        data: st.DataObject,
+    ) -> None:
+        with undone():
+            tenant = make_tenant()
+            job = make_job(tenant, status=status, **columns)
+            build(make_job(tenant, concurrency_key="key"), [], beside)
+            trigger = data.draw(st.sampled_from(build(job, waiting, flying)))
+            names = shut(trigger)
+            assert is_dispatched(trigger) == (names == []), names
+            transaction.set_rollback(True)

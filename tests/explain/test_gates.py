@@ -1,0 +1,481 @@
+"""Each gate by itself: what shuts it shuts nothing else, dispatch obeys it, and once open it lets the trigger go."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jobs.actions import jobs as actions
+from jobs.core.states import REASONS
+from jobs.explain import GATE_NAMES, explain_trigger
+from jobs.explain.progress import _ENDS
+from jobs.handlers import registry
+from jobs.limits import Buckets, Rates, target_bucket, tenant_bucket
+from jobs.models import Lease, Queue, Trigger, Worker
+from jobs.store import execution
+from jobs.store.insight import workers
+from tests.explain.asking import Tokens, explain, gate, is_dispatched, shut
+from tests.factories import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    claim,
+    dispatch,
+    finish_of,
+    make_attempt,
+    make_job,
+    make_running,
+    make_tenant,
+    make_trigger,
+    now,
+    state_of,
+    take_lease,
+)
+
+Clock = Callable[[timedelta], None]
+
+
+def opened(trigger: Trigger) -> None:
+    """Nothing stands in its way any more, and so it goes."""
+    assert shut(trigger) == []
+    assert is_dispatched(trigger)
+
+
+class TestNoGate:
+    def test_is_shut_for_a_due_trigger_in_a_calm_system(self) -> None:
+        trigger = make_trigger()
+        explained = explain(trigger)
+        assert tuple(gate.name for gate in explained.gates) == GATE_NAMES
+        assert explained.summary == "Nothing stands in its way: the leader's next turn takes it."
+        opened(trigger)
+
+    def test_is_asked_about_with_more_than_one_statement(self, django_assert_num_queries: Any) -> None:
+        trigger = make_trigger()
+        tenant = trigger.tenant
+        with django_assert_num_queries(1):
+            explain_trigger(tenant=tenant, trigger_id=trigger.id)
+
+    def test_is_shut_but_others_go_first(self) -> None:
+        job = make_job()
+        early = make_trigger(job, due_at=now() - MINUTE)
+        late = make_trigger(make_job(job.tenant))
+        assert explain(early).fact.ahead == 0
+        assert "after 1 trigger due before it" in explain(late).summary
+
+    def test_is_shut_for_long_without_a_hint_at_the_broker(self) -> None:
+        assert "/readyz" in explain(make_trigger(due_at=now() - MINUTE)).summary
+
+
+class TestDue:
+    def test_opens_when_it_falls_due(self, clock: Clock) -> None:
+        trigger = make_trigger(due_at=now() + HOUR, scheduled_for=now() + HOUR)
+        assert shut(trigger) == ["due"]
+        assert gate(trigger, "due").opens_at == trigger.due_at
+        assert "in 59 min" in gate(trigger, "due").detail
+        assert not is_dispatched(trigger)
+        clock(HOUR)
+        take_lease(duration=HOUR)
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        opened(trigger)
+
+
+class TestMisfire:
+    @pytest.mark.parametrize(
+        ("policy", "columns", "words"),
+        [
+            ("skip", {}, "the next firing runs"),
+            ("fire_once", {"catchup_window": SECOND}, "older than the catch-up window"),
+            ("backfill", {"catchup_window": SECOND}, "older than the catch-up window"),
+        ],
+    )
+    def test_shuts_for_good_where_the_policy_lets_it_go(
+        self, policy: str, columns: dict[str, Any], words: str
+    ) -> None:
+        job = make_job(misfire_policy=policy, **columns)
+        trigger = make_trigger(job, scheduled_for=now() - 2 * MINUTE)
+        assert shut(trigger) == ["misfire"]
+        assert words in gate(trigger, "misfire").detail
+        assert not is_dispatched(trigger)
+        assert state_of(trigger) == ("skipped", "misfire")
+
+    def test_shuts_for_good_where_a_later_one_runs_in_its_place(self) -> None:
+        job = make_job(misfire_policy="fire_once")
+        early, late = (make_trigger(job, scheduled_for=now() - n * MINUTE) for n in (3, 2))
+        assert shut(early) == ["misfire"]
+        assert shut(late) == []
+        assert is_dispatched(late)
+        assert state_of(early) == ("skipped", "coalesced")
+
+    def test_is_open_within_the_grace_and_for_what_runs_late(self) -> None:
+        opened(make_trigger(make_job(misfire_policy="skip")))
+        opened(make_trigger(make_job(misfire_policy="fire_all"), scheduled_for=now() - HOUR))
+
+
+class TestJob:
+    def test_is_shut_while_it_is_paused(self) -> None:
+        trigger = make_trigger(scheduled_for=now() + HOUR, due_at=now() - SECOND)
+        job = trigger.job
+        actions.pause_job(tenant=job.tenant, job_id=job.id)
+        assert shut(trigger) == ["job"]
+        assert not is_dispatched(trigger)
+        actions.resume_job(tenant=job.tenant, job_id=job.id)
+        opened(trigger)
+
+    def test_says_why_it_is_paused(self) -> None:
+        job = make_job(status="paused", status_reason="The target answered 410 Gone.")
+        trigger = make_trigger(job, held=True)
+        assert gate(trigger, "job").detail == "Its job is paused: The target answered 410 Gone."
+
+
+class TestTenant:
+    @pytest.mark.parametrize("status", ["suspended", "frozen"])
+    def test_is_shut_while_it_is_not_active(self, status: str) -> None:
+        trigger = make_trigger(attempt_count=1, state="retrying")
+        tenant = trigger.tenant
+        tenant.status = status
+        tenant.save()
+        assert shut(trigger) == ["tenant"]
+        assert f"{tenant.slug} is {status}" in gate(trigger, "tenant").detail
+        assert not is_dispatched(trigger)
+        tenant.status = "active"
+        tenant.save()
+        opened(trigger)
+
+
+class TestLeader:
+    def test_is_shut_while_no_beat_leads(self) -> None:
+        trigger = make_trigger()
+        Lease.objects.update(expires_at=now() - MINUTE)
+        assert shut(trigger) == ["leader"]
+        assert "for 1 min" in gate(trigger, "leader").detail
+        Lease.objects.all().delete()
+        assert "No beat has ever led" in explain(trigger).summary
+        take_lease()
+        opened(trigger)
+
+    def test_is_open_without_election(self, settings: Any) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"leader_election": False})
+        Lease.objects.all().delete()
+        opened(make_trigger())
+
+
+class TestTenantCap:
+    def test_opens_when_work_of_the_tenant_ends(self) -> None:
+        tenant = make_tenant(slug="acme", max_in_flight=2)
+        others = [make_running(make_job(tenant)) for _ in range(2)]
+        trigger = make_trigger(make_job(tenant))
+        assert shut(trigger) == ["tenant_cap"]
+        assert gate(trigger, "tenant_cap").detail == "Tenant acme: 2 of 2 in flight."
+        assert not is_dispatched(trigger)
+        execution.finish([finish_of(*others[0])])
+        opened(trigger)
+
+    def test_is_of_no_interest_to_another_tenant(self) -> None:
+        make_running(make_job(make_tenant(max_in_flight=1)))
+        opened(make_trigger())
+
+
+class TestTenantRate:
+    def test_opens_when_there_are_tokens_again(self) -> None:
+        trigger = make_trigger(make_job(make_tenant(rate_per_second=2, rate_burst=4)))
+        spent = Tokens(**{f"tenant_{trigger.tenant_id}": 0})
+        assert shut(trigger, spent) == ["tenant_rate"]
+        found = gate(trigger, "tenant_rate", spent)
+        assert (found.limit, found.used) == (2, 4)
+        assert found.opens_at is not None
+        assert timedelta() < found.opens_at - now() <= SECOND / 2
+        assert not is_dispatched(trigger, rates=spent)
+        assert shut(trigger, Tokens(**{f"tenant_{trigger.tenant_id}": 1})) == []
+        assert is_dispatched(trigger, rates=Tokens(**{f"tenant_{trigger.tenant_id}": 1}))
+
+    def test_goes_by_the_buckets_that_beats_share(self, settings: Any) -> None:
+        trigger = make_trigger(make_job(make_tenant(rate_per_second=1, rate_burst=1)))
+        bucket = tenant_bucket(trigger.tenant_id, 1, 1)
+        assert bucket is not None
+        buckets = Buckets(url=settings.REDIS_URL)
+        asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
+        assert asked.shut == []
+        buckets.take(bucket, 1)
+        asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
+        assert [gate.name for gate in asked.shut] == ["tenant_rate"]
+        assert not is_dispatched(trigger, rates=Rates(buckets))
+
+    def test_is_open_while_redis_is_away(self) -> None:
+        trigger = make_trigger(make_job(make_tenant(rate_per_second=1)))
+        away = Buckets(url="redis://127.0.0.1:1/0")
+        asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=away.available)
+        assert asked.shut == []
+        assert any("let everything through" in gate.detail for gate in asked.gates)
+
+
+class TestTargetRate:
+    @pytest.fixture
+    def trigger(self, settings: Any) -> Trigger:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"target_rates": {"api.example": 2.0}})
+        return make_trigger(make_job(job_type="webhook", target="api.example"))
+
+    def test_opens_when_its_turn_comes(self, trigger: Trigger, clock: Clock) -> None:
+        called = Tokens(**{"target_api.example": 0})
+        assert shut(trigger, called) == ["target_rate"]
+        assert not is_dispatched(trigger, rates=called)
+        parked = gate(trigger, "target_rate")
+        trigger.refresh_from_db()
+        assert shut(trigger) == ["target_rate"]
+        assert parked.opens_at == trigger.parked_until
+        clock(2 * SECOND)
+        opened(trigger)
+
+    def test_is_open_while_the_target_may_be_called(self, trigger: Trigger) -> None:
+        assert target_bucket("api.example") is not None
+        assert "2 a second" in gate(trigger, "target_rate").detail
+        opened(trigger)
+
+
+class TestOverlap:
+    def test_opens_when_the_others_of_its_job_have_ended(self) -> None:
+        job = make_job(overlap_policy="queue")
+        other, attempt = make_running(job)
+        trigger = make_trigger(job)
+        assert shut(trigger) == ["overlap"]
+        assert gate(trigger, "overlap").blockers == (other.id,)
+        assert not is_dispatched(trigger)
+        assert shut(trigger) == ["overlap"]  # parked by now
+        execution.finish([finish_of(other, attempt)])
+        opened(trigger)
+
+    def test_allows_as_many_as_may_run_at_once(self) -> None:
+        job = make_job(overlap_policy="allow", max_concurrent=2)
+        others = [make_running(job) for _ in range(2)]
+        trigger = make_trigger(job)
+        assert shut(trigger) == ["overlap"]
+        assert (gate(trigger, "overlap").used, gate(trigger, "overlap").limit) == (2, 2)
+        assert not is_dispatched(trigger)
+        execution.finish([finish_of(*others[0])])
+        opened(trigger)
+
+    def test_shuts_for_good_where_the_policy_skips(self) -> None:
+        job = make_job(overlap_policy="skip")
+        make_trigger(job, "retrying", due_at=now() + HOUR)
+        trigger = make_trigger(job)
+        assert shut(trigger) == ["overlap"]
+        assert "it is skipped" in gate(trigger, "overlap").detail
+        assert not is_dispatched(trigger)
+        assert state_of(trigger) == ("skipped", "overlap")
+
+    def test_of_replace_opens_when_the_others_have_stopped(self) -> None:
+        job = make_job(overlap_policy="replace")
+        other, attempt = make_running(job)
+        trigger = make_trigger(job)
+        assert shut(trigger) == ["overlap"]
+        assert not is_dispatched(trigger)
+        assert "asked to" in gate(trigger, "overlap").detail
+        execution.finish([finish_of(other, attempt, "cancelled")])
+        opened(trigger)
+
+    def test_of_collapse_waits_unless_a_newer_one_is_due(self) -> None:
+        job = make_job(overlap_policy="collapse")
+        other, attempt = make_running(job)
+        older, newer = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
+        assert "a newer one that is due runs in its place" in gate(older, "overlap").detail
+        assert shut(newer) == ["overlap"]
+        assert not is_dispatched(newer)
+        assert state_of(older) == ("skipped", "collapsed")
+        execution.finish([finish_of(other, attempt)])
+        opened(newer)
+
+    def test_lets_the_earlier_ones_of_its_job_go_first(self) -> None:
+        job = make_job(overlap_policy="queue")
+        early, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
+        assert shut(early) == []
+        assert shut(late) == ["overlap"]
+        assert is_dispatched(early)
+        assert state_of(late) == ("pending", "")
+
+    def test_lets_those_that_were_parked_before_it_go_first(self) -> None:
+        job = make_job(overlap_policy="allow", max_concurrent=2)
+        make_running(job)
+        other, attempt = make_running(job)
+        early, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
+        dispatch()
+        execution.finish([finish_of(other, attempt)])
+        assert shut(late) == ["overlap"]
+        assert "1 earlier one of the job wait" in gate(late, "overlap").detail
+        opened(early)
+
+    def test_of_the_default_policies_knows_that_one_missed_firing_goes_first(self) -> None:
+        job = make_job(overlap_policy="skip", misfire_policy="fire_once")
+        missed, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (90, 30))
+        assert (shut(missed), shut(late)) == ([], ["overlap"])
+        assert is_dispatched(missed)
+        assert state_of(late) == ("skipped", "overlap")
+
+
+class TestConcurrencyKey:
+    def test_opens_when_what_holds_the_key_has_ended(self) -> None:
+        tenant = make_tenant()
+        first, second = (make_job(tenant, max_concurrent=1, concurrency_key="db") for _ in range(2))
+        holder = make_trigger(first)
+        dispatch()
+        trigger = make_trigger(second)
+        assert shut(trigger) == ["concurrency_key"]
+        assert gate(trigger, "concurrency_key").blockers == (holder.id,)
+        assert not is_dispatched(trigger)
+        assert shut(trigger) == ["concurrency_key"]  # parked by now
+        holder.refresh_from_db()
+        [attempt] = claim(holder)
+        execution.finish([finish_of(holder, make_attempt_of(attempt))])
+        opened(trigger)
+
+    def test_of_another_tenant_is_another_key(self) -> None:
+        make_trigger(make_job(max_concurrent=1, concurrency_key="db"))
+        dispatch()
+        opened(make_trigger(make_job(max_concurrent=1, concurrency_key="db")))
+
+
+def make_attempt_of(claimed: Any) -> Any:
+    """What ``finish_of`` asks of an attempt, from a row of ``claim``."""
+
+    class Attempt:
+        id = claimed.attempt_id
+        started_at = claimed.attempt_started_at
+
+    return Attempt
+
+
+class TestTypeCap:
+    def test_opens_when_work_of_its_type_ends(self) -> None:
+        registry.job_type("capped", max_in_flight=1)(lambda context, payload: None)
+        workers.announce(name="w2", queues=["jobs.capped"], concurrency=1)
+        other, attempt = make_running(make_job(job_type="capped"))
+        trigger = make_trigger(make_job(job_type="capped"))
+        assert shut(trigger) == ["type_cap"]
+        assert gate(trigger, "type_cap").detail == "Job type capped: 1 of 1 in flight."
+        assert not is_dispatched(trigger)
+        execution.finish([finish_of(other, attempt)])
+        opened(trigger)
+
+    def test_is_shut_while_no_handler_is_registered(self) -> None:
+        workers.announce(name="w2", queues=["jobs.gone"], concurrency=1)
+        trigger = make_trigger(make_job(job_type="gone"))
+        assert shut(trigger) == ["type_cap"]
+        assert not is_dispatched(trigger)
+
+
+class TestQueueWindow:
+    def test_opens_when_workers_have_taken_what_is_queued(self) -> None:
+        dispatch(window=1)  # nothing yet
+        other = make_trigger()
+        dispatch(window=1)
+        assert Queue.objects.get().window == 1
+        trigger = make_trigger()
+        assert shut(trigger) == ["queue_window"]
+        assert (gate(trigger, "queue_window").used, gate(trigger, "queue_window").limit) == (1, 1)
+        assert not is_dispatched(trigger, window=1)
+        other.refresh_from_db()
+        claim(other)
+        assert shut(trigger) == []
+        assert is_dispatched(trigger, window=1)
+
+
+class TestBroker:
+    def test_is_shut_until_a_worker_claims_it(self) -> None:
+        trigger = make_trigger()
+        make_trigger(state="queued", queued_at=now() - MINUTE)
+        dispatch()
+        assert shut(trigger) == ["broker"]
+        assert gate(trigger, "broker").used == 1
+        assert "1 trigger queued before it" in explain(trigger).summary
+        trigger.refresh_from_db()
+        assert claim(trigger)
+        assert shut(trigger) == ["running"]
+
+    def test_tells_when_the_message_is_taken_for_lost(self, clock: Clock) -> None:
+        trigger = make_trigger(state="queued", fence=3, queued_at=now())
+        assert (
+            "Not claimed by" in explain(trigger).summary
+        )  # 30 s, doubled twice: dispatched three times in vain
+
+
+class TestWorker:
+    def test_opens_when_a_worker_takes_from_its_queue(self) -> None:
+        trigger = make_trigger()
+        workers.leave(name="w1")
+        assert shut(trigger) == ["worker"]
+        workers.announce(name="w2", queues=["jobs.webhook"], concurrency=1)
+        assert gate(trigger, "worker").detail == "No worker takes from jobs.noop, and none has lately."
+        workers.announce(name="w3", queues=["jobs.noop"], concurrency=2)
+        assert "1 worker with room for 2 messages" in gate(trigger, "worker").detail
+        opened(trigger)
+
+    def test_is_shut_when_the_last_one_has_fallen_silent(self) -> None:
+        trigger = make_trigger()
+        Worker.objects.update(seen_at=now() - MINUTE)
+        assert shut(trigger) == ["worker"]
+        assert "1 min ago" in gate(trigger, "worker").detail
+
+    def test_is_shut_beside_the_broker_s_for_what_is_queued(self) -> None:
+        trigger = make_trigger(state="queued")
+        workers.leave(name="w1")
+        assert shut(trigger) == ["broker", "worker"]
+
+
+class TestRunning:
+    def test_names_the_worker_the_attempt_and_the_lease(self) -> None:
+        trigger, attempt = make_running(make_job(timeout=MINUTE, retry_policy={"max_attempts": 3}))
+        assert shut(trigger) == ["running"]
+        found = gate(trigger, "running")
+        assert "Running on w1" in found.detail
+        assert "attempt 1 of 3" in found.detail
+        assert found.opens_at == attempt.started_at + MINUTE
+        execution.finish([finish_of(trigger, attempt)])
+        assert explain(trigger).gates == ()
+        assert explain(trigger).summary.endswith("with attempt 1 of 3.")
+
+    def test_says_so_when_it_was_asked_to_stop(self) -> None:
+        trigger, _ = make_running(cancel_requested=True)
+        assert "asked to stop" in explain(trigger).summary
+
+
+class TestBackOff:
+    def test_opens_when_it_has_passed(self, clock: Clock) -> None:
+        job = make_job(retry_policy={"max_attempts": 5})
+        due_at = now() + HOUR
+        trigger = make_trigger(job, "retrying", due_at=due_at, attempt_count=2)
+        make_attempt(trigger, "failed", number=2, error_code="http_503")
+        assert shut(trigger) == ["back_off"]
+        found = gate(trigger, "back_off")
+        assert found.opens_at == due_at
+        assert found.detail.startswith("Attempt 2 of 5 failed (http_503); the next may start at ")
+        assert not is_dispatched(trigger)
+        clock(HOUR)
+        take_lease(duration=HOUR)
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        opened(trigger)
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize(
+        ("state", "columns", "words"),
+        [
+            ("succeeded", {}, "Succeeded at"),
+            ("dead", {"reason": "exhausted"}, "its retry budget is spent (exhausted)"),
+            ("dead", {"reason": "lost"}, "Given up at"),
+            ("skipped", {"reason": "overlap"}, "another trigger of its job was unfinished"),
+            ("cancelled", {"reason": "requested"}, "somebody cancelled it (requested)"),
+        ],
+    )
+    def test_is_told_with_its_reason(self, state: str, columns: dict[str, Any], words: str) -> None:
+        explained = explain(make_trigger(state=state, **columns))
+        assert words in explained.summary
+        assert explained.gates == ()
+
+    def test_is_told_for_every_reason_there_is(self) -> None:
+        assert set(_ENDS) == {
+            (state.value, reason) for state, reasons in REASONS.items() for reason in reasons
+        }
+
+
+def test_every_gate_has_a_test_of_its_own() -> None:
+    names = {"".join(part.capitalize() for part in name.split("_")) for name in GATE_NAMES}
+    assert {f"Test{name}" for name in names} <= set(globals())
