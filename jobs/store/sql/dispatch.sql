@@ -122,22 +122,24 @@ WITH lane AS MATERIALIZED (
            -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
            c.due_at + j.misfire_grace < carillon_now() AS missed,
            c.due_at + j.catchup_window < carillon_now() AS too_old,
-           (SELECT count(*) FROM jobs_trigger later
-            WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
-              AND later.due_at + j.misfire_grace < carillon_now()
-              AND later.state = 'pending' AND later.origin = 'schedule')
-           -- After a long outage the later ones may still wait to be materialized.
-           + coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)::int
-               AS later_missed,
-           EXISTS (
+           -- Each look at the job's other firings only where its policy asks for it.
+           CASE WHEN c.due_at + j.misfire_grace < carillon_now() AND j.misfire_policy IN ('fire_once', 'backfill') THEN (
+               SELECT count(*) FROM jobs_trigger later
+               WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
+                 AND later.due_at + j.misfire_grace < carillon_now()
+                 AND later.state = 'pending' AND later.origin = 'schedule')
+               -- After a long outage the later ones may still wait to be materialized.
+               + coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)::int
+           END AS later_missed,
+           CASE WHEN j.overlap_policy IN ('collapse', 'replace') THEN EXISTS (
                SELECT 1 FROM jobs_trigger newer
                WHERE newer.job_id = c.job_id AND newer.scheduled_for > c.scheduled_for
                  AND newer.due_at <= carillon_now() AND newer.state = 'pending' AND NOT newer.held
-                 AND newer.origin = 'schedule') AS newer_due,
-           EXISTS (
+                 AND newer.origin = 'schedule') END AS newer_due,
+           CASE WHEN j.overlap_policy = 'queue' THEN EXISTS (
                SELECT 1 FROM jobs_trigger older
                WHERE older.job_id = c.job_id AND older.scheduled_for < c.scheduled_for
-                 AND older.due_at <= carillon_now() AND older.state = 'pending' AND older.origin = 'schedule')
+                 AND older.due_at <= carillon_now() AND older.state = 'pending' AND older.origin = 'schedule') END
                AS older_waits,
            others.unfinished AS others, others.in_flight AS others_in_flight,
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
