@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-REQUIREMENTS := base local dev
+REQUIREMENTS := base local dev bench
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,8 +33,8 @@ lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 	@$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	@$(MANAGE) check
 
-bench: $(VENV)/.run ## Measure beside a peer in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
-	@$(PY) -m benchmarks $(NAME) $(if $(JSON),--json)
+bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
+	@$(PY) -m benchmarks $(NAME) $(if $(SCALE),--scale $(SCALE)) $(if $(JSON),--json)
 
 chaos: $(VENV)/.dev ## Kill -9 beats and workers of a real cluster and judge it from outside; SEED=n repeats a course
 	@PROFILE="$(PROFILE)" SEED="$(SEED)" $(PY) -m pytest tests/cluster -m cluster
@@ -55,8 +55,13 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.run: requirements/base.txt requirements/local.txt $(VENV)/.made
-	@echo "Installing what Carillon needs (once; about a minute)"
+	@echo "Installing what Carillon needs (once; about a minute)" >&2
 	@$(PIP) -r requirements/base.txt -r requirements/local.txt
+	@touch $@
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.run
+	@echo "Installing what the benches compare with (once)" >&2
+	@$(PIP) -r requirements/bench.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run

@@ -3,21 +3,29 @@
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
-from rich.status import Status
 
-from benchmarks import herd, lag, outage, schedules, throughput
+from benchmarks import outage
+from benchmarks.growth import history
+from benchmarks.growth import scale as registry
+from benchmarks.progress import Progress
+from benchmarks.punctuality import herd, lag
 from benchmarks.report import Report
+from benchmarks.sharing import fairness
+from benchmarks.speed import schedules, throughput, webhook
 from benchmarks.stage import BenchError, Stage
 
 BENCHES: dict[str, Callable[..., Report]] = {
     "throughput": throughput.measure,
     "lag": lag.measure,
     "herd": herd.measure,
+    "webhook": webhook.measure,
+    "fairness": fairness.measure,
     "outage": outage.measure,
     "schedules": schedules.measure,
+    "scale": registry.measure,
+    "history": history.measure,
 }
 
 
@@ -25,34 +33,40 @@ def main() -> int:
     """Run the benches named (all of them by default); 1 when one could not be carried out."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all by default")
-    parser.add_argument("--json", action="store_true", help="print one JSON line a bench instead of a table")
+    parser.add_argument("--json", action="store_true", help="print the JSON lines alone, without tables")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="shrink (below 1) or enlarge counts and times"
     )
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - BENCHES.keys()):
         parser.error(f"no such bench: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+    if options.scale <= 0:
+        parser.error("--scale must be above 0")
 
-    console, progress = Console(), Console(stderr=True)
+    failed = False
     try:
-        with _status(progress) as status, Stage(say=_say(status)) as stage:
+        with Progress() as say, Stage(say=say) as stage:
             for name in options.names or BENCHES:
-                report = BENCHES[name](stage, scale=options.scale)
-                print(report.json(), flush=True) if options.json else console.print(report.table())
-    except BenchError as error:
+                failed = not _run(stage, name, scale=options.scale, tables=not options.json) or failed
+    except BenchError as error:  # the stage itself
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0
+    return int(failed)
 
 
-def _status(console: Console) -> AbstractContextManager[Status | None]:
-    return console.status("starting") if console.is_terminal else nullcontext()
-
-
-def _say(status: Status | None) -> Callable[[str], None]:
-    return (lambda text: status.update(text)) if status else (lambda text: None)
+def _run(stage: Stage, name: str, *, scale: float, tables: bool) -> bool:
+    """Run one bench and print what it found. A bench that fails says why and leaves the others their turn."""
+    try:
+        report = BENCHES[name](stage, scale=scale)
+    except BenchError as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        return False
+    if tables:
+        Console().print(report.table())
+    print(report.json(), flush=True)
+    return True
 
 
 if __name__ == "__main__":

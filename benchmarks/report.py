@@ -6,6 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.stage import BenchError
+
 
 @dataclass(frozen=True)
 class Row:
@@ -57,6 +59,8 @@ class Report:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of ``values`` lie, by nearest rank."""
+    """The value below which ``share`` (0 to 1) of ``values`` lie, by nearest rank. ``BenchError`` without any."""
+    if not values:
+        raise BenchError("nothing was measured: there was too little time, or nothing ran")
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,1 +1,1 @@
-"""Those Carillon is measured beside, as their users would run them."""
+"""Those Carillon is measured beside, as their users would run them: queues, schedulers, and a bare HTTP loop."""

@@ -1,4 +1,4 @@
-"""Plain Celery no-ops on the stage's Redis: an app of its own, and ``python -m benchmarks.peers.celery_noop COUNT``.
+"""Plain Celery no-ops on the stage's Redis: an app of its own; ``python -m …celery_noop COUNT`` publishes.
 
 ``BENCH_PEER`` picks the settings: ``default`` (Celery's own, results off), ``tuned`` (the transport options Carillon
 uses, a large prefetch), ``results`` (Celery's own, and each outcome in Postgres through django-celery-results: the

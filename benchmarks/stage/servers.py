@@ -13,69 +13,29 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import django
 import django.db
-import psutil
 import psycopg
 import redis
+from psycopg import sql
 
+from benchmarks.stage.actor import Actor, BenchError
 from scheduler_project.embedded.server import die_with_parent
 from scheduler_project.embedded.stack import EmbeddedStack
 
-PROJECT_DIR = Path(__file__).resolve().parent.parent
+PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 WORKER_PROCESSES = 2
 POLL_SECONDS = 0.02
-STOP_SECONDS = 20.0
-LOG_TAIL_LINES = 20
-MIB = 1024 * 1024
-
-
-class BenchError(RuntimeError):
-    """A bench could not be carried out; the message says why."""
-
-
-@dataclass
-class Actor:
-    """One process on the stage."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    may_end: bool
-
-    def failed(self) -> str | None:
-        """Why it is gone, with the end of its log; None while all is well."""
-        code = self.process.poll()
-        if code is None or (code == 0 and self.may_end):
-            return None
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-        return f"{self.name} ended with {code}:\n{tail}"
-
-    def rss_mib(self) -> float:
-        """Resident memory of the process and all its children now."""
-        tree = [psutil.Process(self.process.pid)]
-        tree += tree[0].children(recursive=True)
-        return sum(process.memory_info().rss for process in tree) / MIB
-
-    def peak_rss_mib(self) -> float:
-        """The most the process itself (without children) was ever resident with (Linux' VmHWM)."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        fields = dict(line.split(":", 1) for line in status.splitlines())
-        return int(fields["VmHWM"].split()[0]) / 1024
-
-    def stop(self) -> None:
-        """SIGTERM, then SIGKILL for its whole group."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+PROGRESS_SECONDS = 1.0
+#: All of Carillon's tables, whichever there are by now; partitions are emptied with their parent.
+_TABLES = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+      AND (relname ~ '^(jobs|tenants)_' OR relname = 'django_celery_results_taskresult')
+"""
 
 
 class Stage:
@@ -101,7 +61,8 @@ class Stage:
             )
             self.redis_url = servers.redis_url
             self.redis = started.enter_context(redis.Redis.from_url(servers.redis_url))
-            self._migrate()
+            self._database_url = servers.database_url
+            self.run("migrating", ("manage.py", "migrate", "--no-input", "--skip-checks"))
             os.environ["DJANGO_SETTINGS_MODULE"] = "scheduler_project.settings"
             django.setup()
             started.callback(django.db.connection.close)
@@ -112,19 +73,36 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self._exits.close()
 
-    def _migrate(self) -> None:
-        argv = [sys.executable, "manage.py", "migrate", "--no-input", "--skip-checks"]
-        done = subprocess.run(argv, cwd=PROJECT_DIR, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise BenchError(f"manage.py migrate failed:\n{done.stdout}{done.stderr}")
-
     def empty(self) -> None:
         """Forget everything earlier benches stored."""
-        self.db.execute(
-            "TRUNCATE jobs_trigger, jobs_attempt, jobs_job, jobs_lease, django_celery_results_taskresult, "
-            "tenants_tenant CASCADE"
-        )
+        tables = [sql.Identifier(name) for (name,) in self.db.execute(_TABLES)]
+        self.db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
         self.redis.flushdb()
+
+    def settle(self) -> None:
+        """Do after a bulk load what autovacuum would do in the middle of what is measured, and a checkpoint."""
+        self.db.execute("VACUUM (ANALYZE)")
+        self.db.execute("CHECKPOINT")
+
+    def database(self, name: str) -> str:
+        """A fresh database for a peer, on the same Postgres with the same durability. Returns its URL."""
+        for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "CREATE DATABASE {}"):
+            self.db.execute(sql.SQL(statement).format(sql.Identifier(name)))
+        return self._database_url.replace("@/carillon?", f"@/{name}?")
+
+    def run(self, what: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+        """Run ``python argv`` to its end. Raises ``BenchError`` with what it printed when it fails."""
+        self.say(what)
+        done = subprocess.run(
+            [sys.executable, *argv],
+            cwd=PROJECT_DIR,
+            env={**os.environ, **(environment or {})},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise BenchError(f"{what} failed:\n{done.stdout}{done.stderr}")
 
     @contextmanager
     def actor(
@@ -163,18 +141,24 @@ class Stage:
         *,
         timeout_seconds: float,
         poll_seconds: float = POLL_SECONDS,
+        progress: Callable[[], str] | None = None,
     ) -> bool:
         """Poll ``done`` until it says so; False when ``timeout_seconds`` pass first.
 
-        Raises ``BenchError`` when a process on the stage has ended.
+        ``progress`` is asked once a second how far things are. Raises ``BenchError`` when a process on the stage has
+        ended.
         """
         deadline = time.monotonic() + timeout_seconds
+        progress_at = time.monotonic() + PROGRESS_SECONDS
         self.say(what)
         while not done():
             for reason in filter(None, (actor.failed() for actor in self._actors)):
-                raise BenchError(reason)
+                raise BenchError(f"{what}: {reason}")
             if time.monotonic() > deadline:
                 return False
+            if progress is not None and time.monotonic() > progress_at:
+                progress_at = time.monotonic() + PROGRESS_SECONDS
+                self.say(f"{what}: {progress()}")
             time.sleep(poll_seconds)
         return True
 
@@ -185,10 +169,23 @@ class Stage:
         *,
         timeout_seconds: float = 120,
         poll_seconds: float = POLL_SECONDS,
+        progress: Callable[[], str] | None = None,
     ) -> None:
         """``wait``, but running out of time fails the bench."""
-        if not self.wait(what, done, timeout_seconds=timeout_seconds, poll_seconds=poll_seconds):
+        if not self.wait(
+            what, done, timeout_seconds=timeout_seconds, poll_seconds=poll_seconds, progress=progress
+        ):
             raise BenchError(f"gave up after {timeout_seconds:g} s: {what}")
+
+    def pause(self, what: str, seconds: float) -> None:
+        """Let what runs go on for ``seconds``."""
+        until = time.monotonic() + seconds
+        self.must(
+            what,
+            lambda: time.monotonic() >= until,
+            timeout_seconds=seconds + 60,
+            progress=lambda: f"{until - time.monotonic():.0f} s to go",
+        )
 
     def value(self, query: Any, **parameters: Any) -> Any:
         """The one value a query returns."""

@@ -1,0 +1,53 @@
+"""Carillon's beat and worker, started by their ordinary commands, and the tenants they serve."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from benchmarks.carillon.ledger import drain
+from benchmarks.carillon.registry import TENANT, add_one_time_jobs
+from benchmarks.stage import WORKER_PROCESSES, Actor, Stage
+
+CELERY = ("-m", "celery", "-A", "scheduler_project")
+BEAT = (*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile=")
+WORKER = (*CELERY, "worker", "-c", str(WORKER_PROCESSES), "--without-gossip", "--without-mingle")
+WARM_UP = 400
+#: One trigger a message, and each claim and finish its own commit.
+WITHOUT_BATCHING = {"CARILLON_BATCHING": "0"}
+#: No cap of its own stands between a tenant and the machine unless a bench says so.
+NO_CAP = 1_000_000
+
+
+def make_tenant(slug: str, **quotas: Any) -> None:
+    """Create a tenant; ``quotas`` are its columns, such as ``weight``."""
+    from tenants.actions import create_tenant
+
+    create_tenant(slug=slug, **({"max_in_flight": NO_CAP} | quotas))
+
+
+@contextmanager
+def processes(stage: Stage, *, environment: Mapping[str, str] | None = None) -> Iterator[tuple[Actor, Actor]]:
+    """A beat and a worker on whatever is stored. Yields both, which may still be starting."""
+    with (
+        stage.actor("worker", WORKER, environment=environment) as worker,
+        stage.actor("beat", BEAT, environment=environment) as beat,
+    ):
+        yield beat, worker
+
+
+@contextmanager
+def running(
+    stage: Stage, *, environment: Mapping[str, str] | None = None, fresh: bool = True
+) -> Iterator[tuple[Actor, Actor]]:
+    """A beat and a worker, warmed up on a tenant ``bench`` without caps. Yields both.
+
+    ``fresh`` forgets everything stored before; otherwise the tenant is there already.
+    """
+    if fresh:
+        stage.empty()
+        make_tenant(TENANT)
+    with processes(stage, environment=environment) as (beat, worker):
+        warm_up = add_one_time_jobs(stage, WARM_UP, due_in=timedelta())
+        drain(stage, warm_up, what="warming up beat and worker")
+        yield beat, worker

@@ -1,0 +1,1 @@
+"""Benches of what size costs: of the registry of jobs, and of history."""

@@ -1,0 +1,1 @@
+"""The receiver of webhooks, and the bare loop that Carillon's deliveries are measured beside."""

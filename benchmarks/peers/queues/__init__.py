@@ -1,0 +1,1 @@
+"""Peers that carry work to workers: raw Celery and procrastinate."""

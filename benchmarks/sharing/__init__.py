@@ -1,0 +1,1 @@
+"""Benches of who goes first when not all can."""
