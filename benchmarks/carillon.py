@@ -63,8 +63,12 @@ def add_interval_jobs(stage: Stage, intervals: list[timedelta]) -> datetime:
 
 
 def add_jobs(stage: Stage, jobs: list[dict[str, Any]]) -> datetime:
-    """Insert jobs in bulk, as rows the API would write. Returns the database's clock just before they are visible."""
+    """Insert jobs in bulk, and their timelines, as rows the API would write; valid since they were created.
+
+    Returns the database's clock just before they are visible.
+    """
     from jobs.models import Job
+    from jobs.store.jobs import note_versions
     from tenants.models import Tenant
 
     common = {
@@ -75,13 +79,14 @@ def add_jobs(stage: Stage, jobs: list[dict[str, Any]]) -> datetime:
         "misfire_policy": "fire_all",
     }
     with transaction.atomic():
-        Job.objects.bulk_create(
+        created = Job.objects.bulk_create(
             [
                 Job(**(common | job), name=uuid4().hex, partition_key=i % 256, updated_at=job["created_at"])
                 for i, job in enumerate(jobs)
             ],
             batch_size=2000,
         )
+        note_versions([job.id for job in created])
         visible: datetime = stage.value("SELECT clock_timestamp()")
     return visible
 

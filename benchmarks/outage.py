@@ -2,9 +2,11 @@
 
 The peer is Carillon itself in calm: the same jobs without a past, just before, on the same machine. Their firings are
 spread over the minute, half of them by interval, half by cron; their misfire policies are mixed. Everything is clocked
-by Postgres.
+by Postgres. Then, while the system goes on, the ledger is audited by ``manage.py audit_firings``: a single firing of
+the nine days that has no record, or two, fails the bench.
 """
 
+import json
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +15,7 @@ from typing import Any
 
 from benchmarks import carillon
 from benchmarks.report import Report, Row, percentile
-from benchmarks.stage import Stage
+from benchmarks.stage import BenchError, Stage
 
 JOBS = 10_000
 AWAY = timedelta(days=9)
@@ -43,6 +45,15 @@ _PER_SECOND = (
 
 
 @dataclass(frozen=True)
+class Audit:
+    """How many instants were held against the ledger, how many differed, and how long that took, start-up included."""
+
+    instants: int
+    differences: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Course:
     """What was seen in ``SECONDS``. Seconds until every job was back on time, and until every policy had spoken.
 
@@ -56,6 +67,7 @@ class Course:
     on_time_per_second: float
     catch_up_per_second: float
     most_in_a_second: int
+    audit: Audit
 
 
 def measure(stage: Stage, *, scale: float) -> Report:
@@ -71,7 +83,10 @@ def measure(stage: Stage, *, scale: float) -> Report:
         ours=ours,
         peer=theirs,
         ratio=theirs / ours,
-        columns=("p50 ms", "p99 ms", "on time /s", "catch-up /s", "back on time s", "decided s"),
+        columns=(
+            *("p50 ms", "p99 ms", "on time /s", "catch-up /s", "back on time s", "decided s"),
+            *("audited instants", "audit differences", "audit s"),
+        ),
         rows=(_row("after nine days", after), _row("calm", calm)),
         more={
             "ours_p50_ms": round(percentile(after.lags, 0.5), 2),
@@ -82,6 +97,9 @@ def measure(stage: Stage, *, scale: float) -> Report:
             "on_time_per_second": round(after.on_time_per_second, 1),
             "catch_up_per_second": round(after.catch_up_per_second, 1),
             "most_catch_up_in_a_second": after.most_in_a_second,
+            "audited_instants": after.audit.instants,
+            "audit_differences": after.audit.differences,
+            "audit_seconds": round(after.audit.seconds, 2),
         },
     )
 
@@ -95,7 +113,8 @@ def _row(name: str, course: Course) -> Row:
         course.back_on_time,
         course.decided,
     )
-    return Row(name, tuple(f"{figure:.1f}" for figure in figures))
+    audit = (f"{course.audit.instants:,}", str(course.audit.differences), f"{course.audit.seconds:.1f}")
+    return Row(name, (*(f"{figure:.1f}" for figure in figures), *audit))
 
 
 def _watch(stage: Stage, jobs: int, *, away: timedelta, seconds: float) -> Course:
@@ -117,6 +136,7 @@ def _watch(stage: Stage, jobs: int, *, away: timedelta, seconds: float) -> Cours
         on_time, caught_up = stage.db.execute(_STARTED, [since]).fetchone() or (0, 0)
         rows = stage.db.execute(_LAGS, {"since": since, "settled": since + SETTLED}).fetchall()
         each_second = [count for (count,) in stage.db.execute(_PER_SECOND, [since])]
+        audit = _audit(stage)
     return Course(
         [float(lag) for lag, settled in rows if settled],
         [float(lag) for lag, settled in rows if not settled],
@@ -125,7 +145,21 @@ def _watch(stage: Stage, jobs: int, *, away: timedelta, seconds: float) -> Cours
         on_time / watched,
         caught_up / watched,
         max(each_second, default=0),
+        audit,
     )
+
+
+def _audit(stage: Stage) -> Audit:
+    """Audit everything on record beside the beat and worker at work. Raises ``BenchError`` when anything differs."""
+    began = time.monotonic()
+    with stage.actor("audit", ("manage.py", "audit_firings", "--json"), may_end=True) as audit:
+        stage.must("audit", lambda: audit.process.poll() is not None, timeout_seconds=600)
+        seconds = time.monotonic() - began
+        # It ends with 1 when anything differs; the end of its log says what.
+        if reason := audit.failed():
+            raise BenchError(reason)
+    report = json.loads(audit.log.read_text().splitlines()[-1])
+    return Audit(report["instants"], report["differences"], seconds)
 
 
 def _jobs(stage: Stage, count: int, away: timedelta) -> list[dict[str, Any]]:
