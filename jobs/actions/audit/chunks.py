@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
 
 from jobs.actions.audit.comparison import Comparison, Recorded
 from jobs.actions.audit.expected import FURTHEST_AHEAD, expected
@@ -92,11 +92,12 @@ def _audit_chunk(jobs: Sequence[Job], since: datetime, until: datetime, keep: in
 
 
 def _recorded(ids: Sequence[UUID], since: datetime, until: datetime) -> Iterator[Recorded]:
-    """The jobs' triggers by job and time."""
+    """The jobs' triggers by job and time. Reading a time is what takes longest, so the database compares the other."""
     rows = (
         Trigger.objects.filter(job__in=ids, scheduled_for__gte=since, scheduled_for__lte=until)
+        .annotate(withdrawn=Q(finished_at__lt=F("scheduled_for")))
         .order_by("job_id", "scheduled_for")
-        .values_list("job_id", "scheduled_for", "origin", "finished_at", "replay_count")
+        .values_list("job_id", "scheduled_for", "origin", "withdrawn", "replay_count")
     )
     return map(Recorded._make, rows.iterator(chunk_size=_ROWS_AT_ONCE))
 

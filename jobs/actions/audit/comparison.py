@@ -25,12 +25,12 @@ _Change = tuple[datetime, int, Callable[[], None]]
 
 
 class Recorded(NamedTuple):
-    """What the audit reads of a trigger."""
+    """What the audit reads of a trigger. ``withdrawn``: it ended before its time."""
 
     job_id: UUID
     at: datetime
     origin: str
-    finished_at: datetime | None
+    withdrawn: bool | None
     replay_count: int
 
     @property
@@ -41,8 +41,7 @@ class Recorded(NamedTuple):
     @property
     def must_be_expected(self) -> bool:
         """One withdrawn by hand beforehand may outlive its schedule."""
-        withdrawn = self.finished_at is not None and self.finished_at < self.at
-        return self.is_scheduled and not withdrawn and not self.replay_count
+        return self.is_scheduled and not self.withdrawn and not self.replay_count
 
 
 class Comparison:

@@ -1,6 +1,6 @@
 """From wall-clock times to instants, and in words: what happens to a schedule where clocks change (DESIGN §9).
 
 ``clock_changes`` finds the changes of a zone, ``occurrences`` maps wall-clock times to instants, ``plans`` shares the
-computation among jobs, ``notes`` and ``words`` explain a schedule to people. All of it is pure: the caller brings
-the time.
+computation among jobs, ``timetable`` counts instants without walking them, ``notes`` and ``words`` explain a schedule
+to people. All of it is pure: the caller brings the time.
 """

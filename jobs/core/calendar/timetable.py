@@ -2,7 +2,8 @@
 
 The instants are those of ``fire_times``; to count a year of them costs what counting a day does. Intervals are divided.
 Cron is days times times of day wherever no clock changes; the hours around a change, where DESIGN §9 decides, are
-taken from ``each_fire_time`` one by one, and kept for all schedules alike.
+taken from ``each_fire_time`` one by one. The days of a year and the hours around a change are kept, a bounded number of
+them, for every stretch and every job that has the same expression and zone.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from jobs.core.calendar.clock_changes import clock_changes, offset_at
-from jobs.core.cron.wall_times import WallTimes
+from jobs.core.cron import WallTimes
 from jobs.core.errors import InvalidInput, ScheduleError
 from jobs.core.policies import DstPolicy
 from jobs.core.schedule import Schedule, ScheduleType, each_fire_time, expression_of, within_bounds

@@ -1,9 +1,11 @@
 """Cron expressions: what is accepted, what is refused and why, and the wall-clock times they name.
 
 ``columns`` says what the fields of each dialect may hold, ``terms`` reads one field, ``expression`` reads the whole
-and walks the calendar. Time zones and changes of clocks are not known here; they are ``jobs.core.calendar``'s.
+and walks the calendar, ``wall_times`` counts it. Time zones and changes of clocks are not known here; they are
+``jobs.core.calendar``'s.
 """
 
 from jobs.core.cron.expression import LONGEST_CRON, MACROS, CronExpression, parse_cron
+from jobs.core.cron.wall_times import WallTimes
 
-__all__ = ("LONGEST_CRON", "MACROS", "CronExpression", "parse_cron")
+__all__ = ("LONGEST_CRON", "MACROS", "CronExpression", "WallTimes", "parse_cron")
