@@ -24,6 +24,7 @@ from jobs.store import db, history
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import schedule_of
+from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
 _CHUNK = 10_000
@@ -87,6 +88,7 @@ def backfill_job(
             until_at=end,
             expected=extent.count,
         )
+        wake_beats()
         return extent, CatchUp.objects.get(id=walk.begin([past])[0])
 
 

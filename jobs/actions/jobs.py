@@ -27,6 +27,7 @@ from jobs.models.fields import new_id
 from jobs.store import db, history, lifecycle
 from jobs.store import jobs as job_store
 from jobs.store.catchup import ending as catchup
+from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
 #: Below the quota by more than this, jobs are counted without a lock: no so many creators act at once.
@@ -57,6 +58,8 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
         _check_quota(tenant)
         _save(job)
         job_store.note_versions([job.id])
+        if job.next_fire_at is not None:
+            wake_beats(due_in=job.next_fire_at - now)
     return job
 
 
@@ -93,6 +96,7 @@ def update_job(
         _save(job, [*changed, "next_fire_at", "version", "updated_at"])
         job_store.note_versions([job.id])
         lifecycle.restamp(job_id=job.id, version=job.version, priority=job.priority, job_type=job.job_type)
+        wake_beats()
         return job
 
 
@@ -126,6 +130,7 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
             raise Conflict(str(error)) from error
         lifecycle.skip_paused(job_id=job.id, now=now)
         lifecycle.hold(job_id=job.id, held=False)
+        wake_beats()
         return _set_status(job, JobStatus.ACTIVE, now=now, next_fire_at=next_fire_at)
 
 
@@ -168,6 +173,7 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
                 trigger = Trigger.objects.get(id=created[0])
                 trigger.payload = payload
                 trigger.save(update_fields=["payload"])
+                wake_beats()
                 return trigger
 
 

@@ -14,6 +14,7 @@ from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.core.states import ENDED, JobStatus, TriggerState
 from jobs.models import Trigger
 from jobs.store import db, lifecycle
+from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
 #: Ids a caller may name in one call.
@@ -54,6 +55,7 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
         trigger = find_trigger(tenant=tenant, trigger_id=trigger_id)
         if lifecycle.replay(trigger_ids=[trigger.id], tenant_id=tenant.id):
             trigger.refresh_from_db()
+            wake_beats()
             return trigger
     if trigger.state not in ENDED:
         raise Conflict(f"The trigger has not ended: it is {trigger.state}.")
@@ -75,6 +77,7 @@ def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID | str]) -> lis
         raise InvalidInput({"ids": "Must hold ids of triggers (UUIDs) alone."}) from None
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
+        wake_beats()
         return lifecycle.replay(trigger_ids=wanted, tenant_id=tenant.id)
 
 
@@ -106,4 +109,5 @@ def _replay_all(dead: QuerySet[Trigger], tenant_id: int, batch: int) -> int:
         with db.atomic():
             lifecycle.lock_tenant(tenant_id)
             replayed += len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant_id))
+            wake_beats()
         after = ids[-1]

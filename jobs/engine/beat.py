@@ -1,12 +1,11 @@
 """The beat replacement: ``celery -A scheduler_project beat -S jobs.engine.beat:LeaderScheduler`` (DESIGN §6).
 
-Any number may run; one leads, or, with shards, each its share. All waiting happens inside ``tick`` on a pipe, so that a
-signal ends it at once and a wake-up is precise. Celery's own SIGTERM handler would call ``close`` in the middle of a
-tick, where the connection's lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
+Any number may run; one leads, or, with shards, each its share. All waiting happens inside ``tick``, so that a signal or
+a wake-up ends it at once. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the
+connection's lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
 """
 
 import os
-import select
 import signal
 from types import FrameType
 from typing import Any
@@ -20,6 +19,7 @@ from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Lane
 from jobs.engine.publisher import Publisher
 from jobs.handlers import registry
+from jobs.wakeups import Listener, Sleep
 
 
 def served_types() -> dict[str, Lane]:
@@ -44,6 +44,8 @@ class LeaderScheduler(Scheduler):
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
+        self._listener = Listener()
+        self._sleep = Sleep(signals=self._wake_read, listener=self._listener)
         publisher = Publisher(self.app)
         self._publisher = publisher
         self._cycle = Cycle(
@@ -66,7 +68,9 @@ class LeaderScheduler(Scheduler):
         assert self._cycle is not None
         self._leave_if_asked()
         seconds = self._cycle.tick()
-        if seconds > 0 and select.select([self._wake_read], [], [], seconds)[0]:
+        if self._cycle.leading:
+            self._listener.listen()
+        if self._sleep(seconds, listening=self._cycle.leading):
             os.read(self._wake_read, 1024)
         self._leave_if_asked()
         return 0.0
@@ -80,6 +84,7 @@ class LeaderScheduler(Scheduler):
         if self._cycle is not None:
             self._cycle.close()
             self._publisher.close()
+            self._listener.close()
 
     @property
     def info(self) -> str:

@@ -75,15 +75,20 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._inheritances = 0
+        #: Whether the last turn was a leader's, and came to its end.
+        self.leading = False
 
     def tick(self) -> float:
         """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
+        self.leading = False
         try:
             self._bound_waits()
             reign = self.leader.lead()
             if reign is None:
                 return self.leader.standby_seconds()
-            return self._lead(reign)
+            seconds = self._lead(reign)
+            self.leading = True
+            return seconds
         except db.DISCONNECTED as error:
             log.warning("database away", error=str(error).strip().splitlines()[:1])
             self.leader.step_down()

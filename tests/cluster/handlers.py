@@ -11,6 +11,12 @@ def raises(ctx: Context, payload: dict) -> None:
     raise RuntimeError("deliberate")
 
 
+@job_type("test.raises_late")
+def raises_late(ctx: Context, payload: dict) -> None:
+    time.sleep(0.3)
+    raise RuntimeError("deliberate")
+
+
 @job_type("test.hangs", timeout_seconds=1)
 def hangs(ctx: Context, payload: dict) -> None:
     while True:

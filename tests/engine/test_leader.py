@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from jobs.engine.beat import LeaderScheduler, served_types
 from jobs.engine.leader import Leader
 from jobs.models import Lease
 from jobs.store import jobs
+from jobs.wakeups import wake_beats
 from scheduler_project.celery import app
 from tests import factories
 from tests.factories import make_job
@@ -215,6 +217,7 @@ class StubCycle:
 
     def __init__(self) -> None:
         self.turns = self.closed = 0
+        self.leading = False
         self.sleeps = 0.0
         self.during: Callable[[], None] = lambda: None
 
@@ -241,6 +244,7 @@ class TestLeaderScheduler:
         beat_init.disconnect(found._install_signals)
         for end in (found._wake_read, found._wake_write):
             os.close(end)
+        found._listener.close()
 
     def test_of_the_banner_touches_nothing(self) -> None:
         scheduler = LeaderScheduler(app, lazy=True)
@@ -291,6 +295,20 @@ class TestLeaderScheduler:
         scheduler._cycle.sleeps = 0.001
         assert scheduler.tick() == 0.0
         assert scheduler._cycle.turns == 2
+
+    def test_wakes_from_a_leaders_sleep_at_a_wake_up(self, scheduler: Any) -> None:
+        scheduler._cycle.sleeps, scheduler._cycle.leading = 60.0, True
+        began = time.monotonic()
+        assert scheduler.tick() == 0.0  # until it has subscribed
+        wake_beats()
+        assert scheduler.tick() == 0.0
+        assert time.monotonic() - began < 60
+        assert scheduler._cycle.turns == 2
+
+    def test_does_not_listen_while_another_leads(self, scheduler: Any) -> None:
+        scheduler._cycle.sleeps = 0.001
+        scheduler.tick()
+        assert scheduler._listener._thread is None
 
     def test_closes_its_cycle_and_may_do_so_twice(self, scheduler: Any) -> None:
         scheduler.close()

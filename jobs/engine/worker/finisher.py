@@ -19,6 +19,7 @@ from jobs.handlers.outcome import Outcome
 from jobs.store import db, execution
 from jobs.store.execution import Finish, Grip
 from jobs.telemetry import get_logger
+from jobs.wakeups import wake_beats
 
 log = get_logger()
 _rng = random.Random()  # noqa: S311
@@ -112,7 +113,10 @@ class Finisher:
                     self._gathered = items + self._gathered
                 raise
         for row, finish, _ in items:
-            self._note(row, finish, states.get(row.id))
+            state = states.get(row.id)
+            self._note(row, finish, state)
+            if state is TriggerState.RETRYING:
+                wake_beats(due_in=finish.delay)
 
     @staticmethod
     def _write(items: Sequence[tuple[Any, Finish, bool]]) -> dict[Any, TriggerState]:

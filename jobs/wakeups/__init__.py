@@ -1,0 +1,15 @@
+"""Wake-ups: tell sleeping beats that there is work they could not know of (DESIGN §6.5).
+
+A beat sleeps until the next trigger it knows of falls due, and at most ``CARILLON_MAX_SLEEP_MS``. Whoever commits work
+that is due before that sends one empty message over Redis Pub/Sub, and the beats that lead look again.
+
+A wake-up carries nothing and proves nothing. One too many costs a turn that finds nothing; one that is lost, because
+Redis is away or a beat was not listening, costs the rest of the beat's sleep. So sending never fails, never waits long
+and is never repeated. A burst of any size is few messages and few turns: see ``channel.COALESCE_SECONDS``.
+"""
+
+from jobs.wakeups.listener import Listener
+from jobs.wakeups.sender import wake_beats
+from jobs.wakeups.sleep import Sleep
+
+__all__ = ("Listener", "Sleep", "wake_beats")

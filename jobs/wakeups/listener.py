@@ -1,0 +1,92 @@
+"""Hearing wake-ups: a thread that waits on Redis and rings a socket the beat can ``select`` on.
+
+All that may block (resolving, connecting, TLS, a server that does not answer) blocks the thread alone: a beat whose
+Redis is dead turns as fast as ever. The thread connects again by itself, once a second. It rings after each connect
+too, for what was sent while nobody listened.
+"""
+
+import socket
+import threading
+from typing import Any
+
+from redis import RedisError
+
+from jobs.telemetry import get_logger
+from jobs.wakeups.channel import Channel, our_channel
+
+log = get_logger()
+#: Of a server silent for so long an answer is demanded; without one as long again, the connection is taken for dead.
+QUIET_SECONDS = 5.0
+RECONNECT_SECONDS = 1.0
+
+
+class Listener:
+    """Subscribes on behalf of one sleeper. ``select`` on it; readable means that ``heard`` will say True."""
+
+    def __init__(self) -> None:
+        self._bell, self._clapper = socket.socketpair()
+        for end in (self._bell, self._clapper):
+            end.setblocking(False)
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._away = False
+
+    def fileno(self) -> int:
+        return self._bell.fileno()
+
+    def listen(self) -> None:
+        """Begin to listen, in a thread of its own; without effect when it does already. Returns at once."""
+        if self._thread is None and (channel := our_channel()):
+            self._thread = threading.Thread(target=self._run, args=(channel,), name="wake-ups", daemon=True)
+            self._thread.start()
+
+    def heard(self) -> bool:
+        """Whether there was a wake-up since the last call. Does not wait."""
+        heard = False
+        while True:
+            try:
+                heard = bool(self._bell.recv(4096))
+            except BlockingIOError:
+                return heard
+            if not heard:
+                return False  # closed
+
+    def close(self) -> None:
+        """Listen no more; the thread is left to end by itself. May be repeated."""
+        self._closed.set()
+        self._clapper.close()
+        self._bell.close()
+
+    def _run(self, channel: Channel) -> None:
+        while not self._closed.is_set():
+            try:
+                self._hear_out(channel)
+            except (RedisError, OSError) as error:
+                if not self._away and not self._closed.is_set():
+                    self._away = True
+                    log.warning("wake-ups cannot be heard", error=str(error))
+            self._closed.wait(RECONNECT_SECONDS)
+
+    def _hear_out(self, channel: Channel) -> None:
+        """Ring for every message until the connection breaks. Raises ``RedisError`` or ``OSError`` then."""
+        with channel.connect(timeout_seconds=QUIET_SECONDS) as client, client.pubsub() as pubsub:
+            pubsub.subscribe(channel.name)
+            asked = False
+            while not self._closed.is_set():
+                message = pubsub.get_message(timeout=QUIET_SECONDS)
+                if message is None and asked:
+                    raise TimeoutError(f"no answer within {QUIET_SECONDS:g} s")
+                if message is None:
+                    pubsub.ping()
+                elif message["type"] != "pong":
+                    self._ring(message)
+                asked = message is None
+
+    def _ring(self, message: dict[str, Any]) -> None:
+        if self._away and message["type"] == "subscribe":
+            self._away = False
+            log.info("wake-ups are heard again")
+        try:
+            self._clapper.send(b"\0")
+        except BlockingIOError:
+            return  # it has been ringing for long and is not heard: the beat is busy

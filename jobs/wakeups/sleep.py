@@ -1,0 +1,47 @@
+"""The beat's sleep between two turns: until an instant, a wake-up or a signal, whichever is first."""
+
+import select
+import time
+from typing import Protocol
+
+from jobs.wakeups.channel import COALESCE_SECONDS
+from jobs.wakeups.listener import Listener
+
+
+class Readable(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Sleep:
+    """Call it after each turn with the seconds to sleep; it returns when the next turn should begin.
+
+    ``signals`` becomes readable when the process gets a signal; its bytes are left to the caller. However many wake-ups
+    arrive, they cause no more than one turn in ``COALESCE_SECONDS``; and after each, a turn begins that long after
+    it at the earliest, as its sender counts on.
+    """
+
+    def __init__(self, *, signals: int, listener: Listener) -> None:
+        self._signals = signals
+        self._listener = listener
+        self._turn_began_at = self._look_at = 0.0
+
+    def __call__(self, seconds: float, *, listening: bool) -> bool:
+        """Sleep at most ``seconds``; wake-ups end it when ``listening``. Returns whether a signal did."""
+        until = time.monotonic() + seconds
+        if self._turn_began_at < self._look_at:
+            until = min(until, self._look_at)
+        ended_by = (
+            self._wait(until, self._signals, self._listener)
+            if listening
+            else self._wait(until, self._signals)
+        )
+        if self._listener in ended_by and self._listener.heard():
+            self._look_at = time.monotonic() + COALESCE_SECONDS
+            if self._signals not in ended_by:
+                ended_by = self._wait(min(until, self._look_at), self._signals)
+        self._turn_began_at = time.monotonic()
+        return self._signals in ended_by
+
+    @staticmethod
+    def _wait(until: float, *ends: int | Readable) -> list[int | Readable]:
+        return select.select(ends, [], [], max(0.0, until - time.monotonic()))[0]
