@@ -148,7 +148,7 @@ def add_interval_jobs(stage: Stage, intervals: list[timedelta]) -> datetime:
     return now
 
 
-def add_jobs(stage: Stage, jobs: list[dict[str, Any]]) -> datetime:
+def add_jobs(stage: Stage, jobs: list[dict[str, Any]], *, tenant: str = TENANT) -> datetime:
     """Insert jobs that differ in more than their instant, and their timelines, valid since they were created.
 
     Returns the database's clock just before they are visible.
@@ -157,7 +157,7 @@ def add_jobs(stage: Stage, jobs: list[dict[str, Any]]) -> datetime:
     from jobs.store.jobs import note_versions
 
     common = {
-        "tenant_id": _tenant_id(TENANT),
+        "tenant_id": _tenant_id(tenant),
         "job_type": "noop",
         "timeout": TIMEOUT,
         "misfire_policy": LATE_ONES_RUN,
