@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,17 +22,25 @@ _LAGS = """
 """
 
 
+SLEEPY = {
+    "CARILLON_MAX_SLEEP_MS": str(SLEEP_SECONDS * 1000),
+    "CARILLON_LEADER_LEASE_SECONDS": "40",  # renewed between two sleeps
+    "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
+}
+
+
+@contextmanager
+def staged(**how: Any) -> Iterator[Any]:
+    """A stage with a tenant, whose key is its ``key``."""
+    with Stage(workers=1, **how) as stage:
+        made = stage.manage("create_tenant", "acme", "--api-key", "test", "--json")
+        stage.key = json.loads(made)["api_key"]
+        yield stage
+
+
 @pytest.fixture(scope="class")
 def stage() -> Iterator[Any]:
-    environment = {
-        "CARILLON_MAX_SLEEP_MS": str(SLEEP_SECONDS * 1000),
-        "CARILLON_LEADER_LEASE_SECONDS": "60",
-        "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
-    }
-    with Stage(beats=1, workers=1, **environment) as stage:
-        stage.key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))[
-            "api_key"
-        ]
+    with staged(beats=1, **SLEEPY) as stage:
         yield stage
 
 
@@ -72,14 +81,22 @@ class TestABeatAsleep:
             assert 0.1 <= retry < SOON_SECONDS
 
 
+class TestBeatsThatShareTheJobs:
+    def test_are_all_woken(self) -> None:
+        led = "SELECT count(DISTINCT holder) FROM jobs_lease WHERE name LIKE 'leader/2/%' AND expires_at > now()"
+        with staged(beats=2, CARILLON_BEAT_SHARDS="2", **SLEEPY) as stage:
+            wait_until(lambda: stage.query(led)[0][0] == 2, timeout=90, what="both beats to lead")
+            for _ in range(8):
+                job = create(stage, job_type="noop", schedule={"type": "immediate"})
+                assert max(lags(stage, job, attempts=1)) < SOON_SECONDS
+
+
 class TestABeatThatNobodyCanWake:
     def test_finds_by_looking_what_is_due(self) -> None:
         """The broker is reached, what carries wake-ups is not: services are answered, firings start a sleep later."""
         redis = Stage(beats=0, workers=0).environment["REDIS_URL"]
         broker = redis.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
-        with Stage(beats=1, workers=1, redis_url="redis://127.0.0.1:1", BROKER_URL=broker) as stage:
-            made = stage.manage("create_tenant", "acme", "--api-key", "test", "--json")
-            stage.key = json.loads(made)["api_key"]
+        with staged(beats=1, redis_url="redis://127.0.0.1:1", BROKER_URL=broker) as stage:
             for _ in range(3):
                 job = create(stage, job_type="noop", schedule={"type": "immediate"})
                 assert max(lags(stage, job, attempts=1)) < SLEEP_SECONDS
