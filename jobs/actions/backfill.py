@@ -139,8 +139,8 @@ def _extent(job: Job, start: datetime, end: datetime, *, most: int) -> Extent:
             if count > most:
                 message = f"From start to end are more than {most:,} firings, the quota max_backfill."
                 raise InvalidInput({"end": message})
-            found = ledger.recorded([(job.id, chunk[0], chunk[-1])], limit=2 * _CHUNK)
-            existing += len(set(chunk).intersection(found.get(job.id, ())))
+            [found] = ledger.recorded([(job.id, chunk[0], chunk[-1])], limit=2 * _CHUNK)
+            existing += len(set(chunk).intersection(found))
     except ScheduleError as error:
         raise Conflict(str(error)) from error
     return Extent(count, existing)

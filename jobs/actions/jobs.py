@@ -22,11 +22,11 @@ from jobs.actions.overdue import materialize, record_overdue
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
-from jobs.models import Job, Origin, Trigger
+from jobs.models import Job, JobVersion, Origin, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db, history, lifecycle
 from jobs.store import jobs as job_store
-from jobs.store.catchup import ending as catchup
+from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
@@ -34,6 +34,8 @@ from tenants.models import Tenant
 _QUOTA_MARGIN = 1000
 _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
+#: What decides which missed firings run.
+_MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 
 
 class EditedMeanwhile(Conflict):
@@ -257,9 +259,9 @@ def _set_status(job: Job, status: JobStatus, *, now: datetime, next_fire_at: dat
 def _cancel(job: Job) -> Job:
     if job.status == JobStatus.CANCELLED:
         return job
-    catchup.end(job=job)
+    catchup.end(job_id=job.id)
     now = history.database_now()
-    _record_overdue_if_computable(job, now)
+    _record_overdue_if_computable(job, now, ending=True)
     lifecycle.cancel_job(job_id=job.id)
     return _set_status(job, JobStatus.CANCELLED, now=now, next_fire_at=None)
 
@@ -267,13 +269,17 @@ def _cancel(job: Job) -> Job:
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
     """Withdraw what lies ahead; returns the new version's next instant to materialize.
 
-    With another schedule the books of the old one are closed; with the same, what was missed stays to be caught up.
+    What was missed is caught up with as the job was until now: with another schedule or misfire policy, the instants
+    that no beat has seen are put on record first; with the same, they are left to the beat.
     """
     before = definitions.schedule_of(job)
     edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
     after = definitions.schedule_of(Job(**edited))
-    if after != before:
-        catchup.end(job=job)
+    closing = after != before or not _MISFIRE.isdisjoint(changed)
+    if closing:
+        if not JobVersion.objects.filter(job=job, version=job.version).exists():
+            # Put into the tables past the API; its past would be taken for the new schedule's.
+            job_store.note_versions([job.id])
         _record_overdue_if_computable(job, now)
     if job.status == JobStatus.PAUSED:
         lifecycle.hold(job_id=job.id, held=True)
@@ -282,12 +288,12 @@ def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetim
     if after != before:
         return schedules.first_instant(after, now=now)
     overdue = job.next_fire_at is not None and job.next_fire_at <= now
-    return job.next_fire_at if overdue else next_fire(after, after=now)
+    return job.next_fire_at if overdue and not closing else next_fire(after, after=now)
 
 
-def _record_overdue_if_computable(job: Job, now: datetime) -> None:
+def _record_overdue_if_computable(job: Job, now: datetime, *, ending: bool = False) -> None:
     try:
-        record_overdue(job=job, now=now)
+        record_overdue(job=job, now=now, ending=ending)
     except ScheduleError:
         # Such a schedule names no instants. This edit mends it, or this cancel ends it.
         return

@@ -1,19 +1,24 @@
 """Put on record what a job owes, before it is changed: no instant may vanish because its schedule or status moves on.
 
 Usually the beat has materialized everything that is due and there is nothing to do. After an outage, and after a pause
-longer than the look-ahead, the instants from ``next_fire_at`` on have no record yet. Call this inside the transaction
-that holds the job's lock; ``ScheduleError`` comes out before anything was written.
+longer than the look-ahead, the instants from ``next_fire_at`` on have no record yet. What is on time still, or little,
+becomes triggers; whatever else there is, be it a year of seconds, is handed to the leader as catch-up: no action takes
+long. Call this inside the transaction that holds the job's lock, before the job is changed; ``ScheduleError`` comes out
+before anything was written.
 """
 
-from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from jobs.core.schedule import each_fire_time
+from jobs.core.calendar.timetable import timetable
+from jobs.core.schedule import jitter_offset
 from jobs.core.states import JobStatus
-from jobs.models import Job, Origin, SkippedRange
+from jobs.models import Job, Origin
 from jobs.store import jobs as store
+from jobs.store.catchup import split, walk
+from jobs.store.catchup.walk import Past
 from jobs.store.jobs import Firing, schedule_of
 
 #: A longer run of skipped firings is one record (DESIGN §9).
@@ -21,44 +26,65 @@ MOST_ROWS = 1000
 _TICK = timedelta(microseconds=1)
 
 
-def record_overdue(*, job: Job, now: datetime) -> None:
+def record_overdue(*, job: Job, now: datetime, ending: bool = False) -> None:
     """Record the instants up to ``now`` that no beat has materialized; the caller moves ``next_fire_at`` on.
 
-    Up to ``MOST_ROWS`` become triggers, which go the way of all triggers that are due. Of a longer run, an active job's
-    newest ``MOST_ROWS`` do, and what lies further back is one range skipped for ``misfire``; a paused job's are all in
-    one range skipped for ``paused``. Raises ``ScheduleError``.
+    An active job's are split as the leader does: what was missed is caught up with by the job's policy as it is before
+    the change, what is within its grace becomes triggers, which go the way of all that are due. With ``ending`` what
+    was missed is skipped for ``misfire``. A paused job's become triggers, for the caller to skip, or if there are more
+    than ``MOST_ROWS`` are skipped for ``paused``. Raises ``ScheduleError``.
     """
     if job.next_fire_at is None or job.next_fire_at > now:
         return
-    recent: deque[datetime] = deque(maxlen=MOST_ROWS)
-    skipped, first, last = 0, job.next_fire_at, job.next_fire_at
-    for instant in each_fire_time(schedule_of(job), after=job.next_fire_at - _TICK, until=now):
-        if not recent:
-            first = instant
-        if len(recent) == MOST_ROWS:
-            skipped, last = skipped + 1, recent[0]
-        recent.append(instant)
-    if skipped and job.status == JobStatus.PAUSED:
-        skipped, last = skipped + len(recent), recent[-1]
-        recent.clear()
-    if skipped:
-        SkippedRange.objects.create(
-            job=job,
-            tenant_id=job.tenant_id,
-            job_version=job.version,
-            from_at=first,
-            until_at=last,
-            count=skipped,
-            reason="paused" if job.status == JobStatus.PAUSED else "misfire",
-            created_at=now,
-        )
-    materialize(job=job, instants=recent)
+    if job.status == JobStatus.PAUSED:
+        _record_paused(job, now)
+        return
+    on_time_since = now - job.misfire_grace - jitter_offset(job.id.int, job.jitter)
+    past = split.past_of(job, on_time_since=on_time_since)
+    rest_from = on_time_since if past else job.next_fire_at
+    instants, following = _first_instants(job, rest_from, now)
+    if past:
+        walk.begin([replace(past, reason="misfire")] if ending else walk.absorb([past]))
+    if following:
+        # More of one job at a time than an action may take, and none of them missed: they run as soon as possible.
+        late = replace(_stretch(job, following, now), reason="misfire" if ending else "")
+        walk.begin([late])
+    materialize(job=job, instants=instants)
+
+
+def _record_paused(job: Job, now: datetime) -> None:
+    assert job.next_fire_at is not None
+    instants, following = _first_instants(job, job.next_fire_at, now)
+    if following:
+        walk.begin([replace(_stretch(job, job.next_fire_at, now), reason="paused")])
+    else:
+        materialize(job=job, instants=instants)
+
+
+def _first_instants(job: Job, since: datetime, until: datetime) -> tuple[list[datetime], datetime | None]:
+    """The first ``MOST_ROWS`` instants from ``since`` to ``until``, and the one after them, if there are more."""
+    times = timetable(schedule_of(job), after=since - _TICK, until=until)
+    instants = [times.nth(index) for index in range(min(len(times), MOST_ROWS))]
+    return instants, times.nth(MOST_ROWS) if len(times) > MOST_ROWS else None
+
+
+def _stretch(job: Job, from_at: datetime, until_at: datetime) -> Past:
+    return Past(
+        job_id=job.id,
+        tenant_id=job.tenant_id,
+        job_version=job.version,
+        origin="outage",
+        policy="fire_all",
+        from_at=from_at,
+        until_at=until_at,
+    )
 
 
 def materialize(
     *, job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
 ) -> list[UUID]:
-    """Insert a trigger, due at once, for each instant that has none; returns the new ids."""
+    """Insert a trigger for each instant that has none; returns the new ids. Scheduled ones keep their jitter."""
+    jitter = jitter_offset(job.id.int, job.jitter) if origin == Origin.SCHEDULE else timedelta()
     return store.materialize(
         [
             Firing(
@@ -68,7 +94,7 @@ def materialize(
                 job_version=job.version,
                 priority=job.priority,
                 scheduled_for=instant,
-                due_at=instant,
+                due_at=instant + jitter,
                 origin=str(origin),
                 idempotency_key=key,
             )

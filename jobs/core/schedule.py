@@ -85,6 +85,13 @@ def next_fire(schedule: Schedule, *, after: datetime) -> datetime | None:
     return next(each_fire_time(schedule, after=after, until=LATEST), None)
 
 
+def jitter_offset(seed: int, jitter: timedelta) -> timedelta:
+    """The stable part of ``jitter`` that belongs to a job, by its id: the same job keeps its offset (DESIGN §8)."""
+    span = jitter // timedelta(milliseconds=1)
+    # The low half of a UUIDv7 is random; the high half is time and would give neighbours the same offset.
+    return timedelta(milliseconds=(seed & 0xFFFFFFFFFFFFFFFF) % span) if span else timedelta()
+
+
 def expression_of(schedule: Schedule) -> CronExpression:
     """The parsed expression of a cron schedule. Raises ``ScheduleError`` when it is not, or no longer, acceptable."""
     try:

@@ -13,6 +13,7 @@ from django.db import connection
 
 from jobs.conf import EngineSettings
 from jobs.engine.dispatcher import Lane, Message, dispatch
+from jobs.engine.firing.agenda import Agenda
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.materializer import materialize
 from jobs.engine.firing.pace import Pace
@@ -63,6 +64,7 @@ class Cycle:
             lease=settings.leader_lease, election=settings.leader_election, shards=settings.beat_shards
         )
         self._pace = Pace()
+        self._agenda = Agenda()
         self._catch_ups = CatchUps(pace=self._pace)
         self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
         self._reap_at = 0.0
@@ -135,7 +137,13 @@ class Cycle:
 
     def _materialize(self, reign: Reign) -> bool:
         limit = self._settings.materialize_batch
-        taken = materialize(reign=reign, look_ahead=self._settings.look_ahead, limit=limit, pace=self._pace)
+        taken = materialize(
+            reign=reign,
+            look_ahead=self._settings.look_ahead,
+            limit=limit,
+            pace=self._pace,
+            agenda=self._agenda,
+        )
         return taken == limit
 
     @staticmethod

@@ -20,11 +20,12 @@ _START = UUID(int=0)
 
 
 class Housekeeper:
-    """Remembers when each chore was last done and how far the walk over finished jobs has come."""
+    """Remembers when each chore was last done and how far the walks over finished jobs and timelines have come."""
 
     def __init__(self, *, retention: timedelta) -> None:
         self._retention = retention
         self._after = _START
+        self._versions_after = history.FIRST_ENTRY
         self._complete_at = self._partitions_at = self._purge_at = 0.0
 
     def keep(self) -> None:
@@ -43,9 +44,21 @@ class Housekeeper:
             for name in history.drop_partitions(retention=self._retention):
                 log.info("partition dropped", name=name)
         if now >= self._purge_at:
-            self._purge_at = now + PURGE_EVERY_SECONDS
-            triggers = history.purge_triggers(retention=self._retention, limit=BATCH)
-            results = history.purge_results(retention=self._retention, limit=BATCH)
             # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
-            if BATCH in (triggers, results):
-                self._purge_at = now + 1.0
+            self._purge_at = now + (1.0 if self._purge() else PURGE_EVERY_SECONDS)
+
+    def _purge(self) -> bool:
+        """Drop a batch of each kind of history past retention. Returns whether there was more of one."""
+        full = [
+            purge(retention=self._retention, limit=BATCH) == BATCH
+            for purge in (
+                history.purge_triggers,
+                history.purge_results,
+                history.purge_catchups,
+                history.purge_ranges,
+            )
+        ]
+        self._versions_after, _ = history.purge_versions(
+            retention=self._retention, limit=BATCH, after=self._versions_after
+        )
+        return any(full)

@@ -76,11 +76,20 @@ class SkippedRange(models.Model):
         return f"{self.count} firings skipped ({self.reason})"
 
 
+_DECIDED = Q(policy="fire_all") | Q(cursor__gte=models.F("until_at"))
+_UNDECIDED = Q(finished_at__isnull=True) & (~Q(reason="") | ~_DECIDED)
+_TO_RUN = Q(finished_at__isnull=True, reason="") & _DECIDED
+
+
 class CatchUp(models.Model):
     """Past firings of one job that are still to be decided or run: after an outage, or because a backfill asks.
 
     ``cursor`` is the last instant dealt with; every firing after it up to ``until_at`` is still to come. ``tail`` holds
     the newest instants seen so far, of which the policy lets the last ones run. Done when ``finished_at`` is set.
+
+    However the job is edited, its schedule was that of ``job_version``, and ``policy``, ``window_start`` and
+    ``max_catchup`` are what they were then. With a ``reason`` nothing more of it runs, whatever the policy: the rest is
+    put on record as skipped for it.
     """
 
     class Origin(models.TextChoices):
@@ -93,6 +102,10 @@ class CatchUp(models.Model):
     job_version = models.PositiveIntegerField()
     origin = models.CharField(max_length=16, choices=Origin.choices)
     policy = models.CharField(max_length=16, choices=choices(MisfirePolicy))
+    reason = models.CharField(max_length=32, blank=True, default="", db_default="")
+    #: Nothing older runs. Null, as ``max_catchup``, of a backfill and of what began before there were such columns.
+    window_start = models.DateTimeField(null=True, blank=True)
+    max_catchup = models.PositiveIntegerField(null=True, blank=True)
     from_at = models.DateTimeField()
     until_at = models.DateTimeField()
     cursor = models.DateTimeField()
@@ -108,13 +121,20 @@ class CatchUp(models.Model):
         constraints = (
             models.CheckConstraint(condition=one_of("policy", MisfirePolicy), name="catchup_policy_known"),
             models.CheckConstraint(
-                condition=times_in_range("from_at", "until_at", "cursor", "created_at", "finished_at"),
+                condition=Q(reason="") | one_of("reason", SKIP_REASONS), name="catchup_reason_known"
+            ),
+            models.CheckConstraint(
+                condition=times_in_range(
+                    "from_at", "until_at", "cursor", "window_start", "created_at", "finished_at"
+                ),
                 name="catchup_times_in_range",
             ),
         )
         indexes = (
-            # store/sql/catchup.sql: take — what is still to do, oldest first.
-            models.Index(fields=("id",), condition=Q(finished_at__isnull=True), name="catchup_unfinished"),
+            # store/sql/catchup.sql: take_undecided — what waits for its policy's word, oldest first.
+            models.Index(fields=("id",), condition=_UNDECIDED, name="catchup_undecided"),
+            # store/sql/catchup.sql: waiting, take_decided — what is to run, by tenant, oldest first.
+            models.Index(fields=("tenant_id", "id"), condition=_TO_RUN, name="catchup_to_run"),
             # actions: the catch-up of one job, newest first; edit and cancel end it.
             models.Index(fields=("job", "-id"), name="catchup_of_job"),
         )

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -18,6 +19,17 @@ _CREATE_PARTITION = (
     "INSERT INTO {name} SELECT * FROM moved",
     "ALTER TABLE jobs_attempt ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})",
 )
+
+
+class TimelineEntry(NamedTuple):
+    """Where a walk over the timelines of jobs has come to."""
+
+    job_id: UUID
+    valid_from: datetime
+    id: UUID
+
+
+FIRST_ENTRY = TimelineEntry(UUID(int=0), datetime(2000, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
 def database_now() -> datetime:
@@ -73,9 +85,44 @@ def drop_partitions(*, retention: timedelta) -> list[str]:
 
 def purge_triggers(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` ended triggers older than ``retention``. Returns how many."""
+    return _purge("purge_triggers", retention, limit)
+
+
+def purge_catchups(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` catch-ups finished longer ago than ``retention``. Returns how many."""
+    return _purge("purge_catchups", retention, limit)
+
+
+def purge_ranges(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` ranges of skipped firings that end longer ago than ``retention``. Returns how many."""
+    return _purge("purge_ranges", retention, limit)
+
+
+def purge_versions(
+    *, retention: timedelta, limit: int, after: TimelineEntry = FIRST_ENTRY
+) -> tuple[TimelineEntry, int]:
+    """Delete those of the next ``limit`` entries of jobs' timelines whose time ended longer ago than ``retention``.
+
+    Whatever an audit within the retention, or a catch-up in hand, goes by is kept. Returns where to go on
+    (``FIRST_ENTRY`` at the end of the walk) and how many were deleted.
+    """
+    rows = _SQL["purge_versions"](
+        after_job_id=after.job_id,
+        after_valid_from=after.valid_from,
+        after_id=after.id,
+        retention=retention,
+        limit=limit,
+    )
+    if not rows:
+        return FIRST_ENTRY, 0
+    [last] = rows
+    on = TimelineEntry(last.job_id, last.valid_from, last.id) if last.looked_at == limit else FIRST_ENTRY
+    return on, last.dropped
+
+
+def _purge(query: str, retention: timedelta, limit: int) -> int:
     cutoff_ms = int((database_now() - retention).timestamp() * 1000)
-    before_id = UUID(int=cutoff_ms << 80)
-    return len(_SQL["purge_triggers"](before_id=before_id, retention=retention, limit=limit))
+    return len(_SQL[query](before_id=UUID(int=cutoff_ms << 80), retention=retention, limit=limit))
 
 
 def purge_results(*, retention: timedelta, limit: int) -> int:

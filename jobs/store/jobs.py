@@ -33,12 +33,21 @@ class Firing:
         return self.idempotency_key or f"job:{self.job_id}:scheduled_for:{instant}"
 
 
-def take_due(*, reign: Reign, look_ahead: timedelta, limit: int) -> list[Any]:
+def take_due(
+    *, reign: Reign, look_ahead: timedelta, limit: int, ids: Sequence[UUID] | None = None
+) -> list[Any]:
     """Lock up to ``limit`` jobs of the reign's shards whose next instant lies within the look-ahead.
 
-    Call inside ``db.atomic()``. Takes nothing once any of the shards' terms is over.
+    With ``ids``, those of them alone. Call inside ``db.atomic()``. Takes nothing once any of the shards' terms is over.
     """
-    return _SQL["take_due"](**reign.shard_proof(), look_ahead=look_ahead, limit=limit)
+    wanted = None if ids is None else list(ids)
+    return _SQL["take_due"](**reign.shard_proof(), look_ahead=look_ahead, limit=limit, ids=wanted)
+
+
+def peek_due(*, reign: Reign, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:
+    """Look at up to ``limit`` jobs that ``take_due`` would give next, and at up to ``fresh`` that are hardly late."""
+    partitions = reign.shard_proof()["partitions"]
+    return _SQL["peek_due"](partitions=partitions, look_ahead=look_ahead, limit=limit, fresh=fresh)
 
 
 def materialize(firings: Sequence[Firing]) -> list[UUID]:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from jobs.actions import jobs as actions
-from jobs.actions.audit import audit
+from jobs.actions.audit import RETENTION_MARGIN, audit
 from jobs.actions.backfill import backfill_job
-from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from jobs.engine.firing.catchup import CatchUps
+from jobs.engine.firing.pace import Pace
+from jobs.engine.housekeeper import Housekeeper
+from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from tests import factories
 from tests.engine.conftest import Beat
 from tests.engine.test_outage import Engine
@@ -128,3 +131,29 @@ class TestTheAudit:
         if policy != "fire_all":
             assert ran == 180
             assert skipped.exists() or turns
+
+
+class TestRetention:
+    def test_takes_nothing_that_an_audit_goes_by(self, engine: Engine, clock: Clock) -> None:
+        """Four months of outages, edits and pauses, purged every ten days but for the last thirty."""
+        job = create("skip", every_seconds=3600)
+        housekeeper = Housekeeper(retention=30 * DAY)
+        catch_ups = CatchUps(pace=Pace())
+        most = 0
+        for tenth in range(1, 13):
+            clock(tenth * 10 * DAY)
+            engine.turn()
+            catch_ups.step(reign=factories.ANYONE, budget=HOUR)
+            changes = {"schedule": {"every_seconds": 3600 + tenth}}
+            actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes)
+            if tenth % 3 == 0:
+                actions.pause_job(tenant=job.tenant, job_id=job.id)
+                clock(tenth * 10 * DAY + 5 * DAY)
+                actions.resume_job(tenant=job.tenant, job_id=job.id)
+            housekeeper._purge()
+            horizon = factories.now() - 30 * DAY + RETENTION_MARGIN
+            until = factories.now() - MINUTE
+            [result] = audit(jobs=Job.objects.all(), since=max(job.created_at, horizon), until=until)
+            assert result.differences == []
+            most = max(most, JobVersion.objects.count(), CatchUp.objects.count())
+        assert most < 10

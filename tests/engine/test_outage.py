@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobs.core.schedule import fire_times
+from jobs.core.schedule import fire_times, next_fire
 from jobs.engine.firing import catchup, materializer
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, SkippedRange, Trigger
-from jobs.store.catchup import ledger
 from jobs.store.jobs import schedule_of
 from tests import factories
 from tests.engine.conftest import Beat
@@ -111,6 +110,23 @@ class TestAnOutage:
         if policy == "fire_all" and away > DAY:
             seconds = 3600
         job = make_every(seconds, misfire_policy=policy, max_catchup=50)
+        engine.turn()
+        clock(away + 30 * SECOND)
+        engine.settle()
+        engine.turn()
+        assert unaccounted(job) == []
+        assert "pending" not in {state for _, state, _ in firings(job)}
+
+    @pytest.mark.parametrize("away", [MINUTE, 2 * HOUR, 9 * DAY], ids=["a minute", "two hours", "nine days"])
+    @pytest.mark.parametrize("policy", ["fire_once", "skip", "backfill", "fire_all"])
+    def test_of_a_cron_job_leaves_no_instant_without_a_record(
+        self, engine: Engine, clock: Clock, away: timedelta, policy: str
+    ) -> None:
+        created_at = factories.now().replace(minute=2, second=0, microsecond=0)
+        expression = "17 * * * *" if policy == "fire_all" and away > DAY else "*/5 * * * *"
+        cron = {"schedule_type": "cron", "cron_expression": expression, "timezone": "Asia/Kolkata"}
+        job = make_every(60, misfire_policy=policy, **cron, interval=None, created_at=created_at)
+        Job.objects.update(next_fire_at=next_fire(schedule_of(job), after=created_at))
         engine.turn()
         clock(away + 30 * SECOND)
         engine.settle()
@@ -241,23 +257,34 @@ class TestNineDays:
         assert ranges(job) == [("misfire", 4999), ("misfire", 7959)]
         assert unaccounted(job) == []
 
-    def test_share_the_walk_among_jobs_of_one_schedule(
+    def test_or_years_of_seconds_are_decided_in_one_step(self, clock: Clock) -> None:
+        since = factories.now().replace(microsecond=0)
+        cron = {"schedule_type": "cron", "interval": None, "cron_expression": "* * * * * ?"}
+        zone = {"cron_dialect": "quartz", "timezone": "America/New_York", "next_fire_at": since + SECOND}
+        jobs = [make_every(1, misfire_policy="skip"), make_every(1, misfire_policy="skip", **cron, **zone)]
+        clock(3 * 365 * DAY)
+        materializer.materialize(reign=ANYONE, look_ahead=SECOND, limit=10)
+        CatchUps(pace=Pace(monotonic=Time()))._decide(ANYONE, deadline=float("inf"))
+        for job in jobs:
+            [(reason, number)] = ranges(job)
+            assert (reason, CatchUp.objects.get(job=job).skipped) == ("misfire", number)
+            assert abs(number - 3 * 365 * 86_400) < 100
+
+    def test_are_decided_in_parts_where_many_firings_have_their_trigger(
         self, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        minute = factories.now().replace(second=0, microsecond=0) + MINUTE
-        cron = {
-            "schedule_type": "cron",
-            "interval": None,
-            "cron_expression": "* * * * *",
-            "next_fire_at": minute,
-        }
-        jobs = [make_every(60, misfire_policy="fire_once", **cron) for _ in range(5)]
-        clock(9 * DAY)
-        plans = catchup.PlanCache(schedule_of=schedule_of)
-        monkeypatch.setattr(catchup, "_PLANS", plans)
+        monkeypatch.setattr(catchup, "MOST_RECORDED", 3)
+        job = make_every(60, misfire_policy="backfill", max_catchup=20, catchup_window=2 * HOUR)
+        for minute in (1, 2, 700, 2000, 2001, 2800, 2850, 2860, 2870, 2875):
+            make_trigger(job, "succeeded", scheduled_for=job.created_at + minute * MINUTE)
+        clock(2 * DAY + 30 * SECOND)
         engine.settle()
-        assert len(plans._plans) <= 9 * DAY // MINUTE // catchup.CHUNK + 2
-        assert len({tuple(ranges(job)) for job in jobs}) == 1
+        assert unaccounted(job) == []
+        late = Trigger.objects.filter(job=job, origin="catchup").order_by("scheduled_for")
+        newest = [minute for minute in range(2850, 2880) if minute not in (2850, 2860, 2870, 2875)][-20:]
+        assert [trigger.scheduled_for for trigger in late] == [
+            job.created_at + minute * MINUTE for minute in newest
+        ]
 
 
 class TestAStep:
@@ -315,10 +342,69 @@ class TestAStep:
         assert (job.status, CatchUp.objects.get(job=other).finished_at is not None) == ("paused", True)
 
     def test_ends_when_its_time_is_up(self, job: Job) -> None:
+        make_every(
+            60, misfire_policy="skip", created_at=factories.now() - HOUR, next_fire_at=factories.now() - HOUR
+        )
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
         seconds = count()
         catch_ups = CatchUps(pace=Pace(monotonic=Time()), monotonic=lambda: next(seconds))
-        assert catch_ups.step(reign=ANYONE, budget=3 * SECOND)
-        assert CatchUp.objects.get().skipped == 2 * catchup.CHUNK - 1
+        assert catch_ups.step(reign=ANYONE, budget=2 * SECOND)
+        assert [caught.skipped > 0 for caught in CatchUp.objects.order_by("id")] == [True, False]
+
+
+class TestALateFiring:
+    @pytest.fixture
+    def catch_ups(self) -> CatchUps:
+        """With room in its pace for hundreds."""
+        time = Time()
+        pace = Pace(monotonic=lambda: time.seconds)
+        self.time, self.pace = time, pace
+        return CatchUps(pace=pace)
+
+    def run(self, catch_ups: CatchUps, job: Job) -> int:
+        """Let a step run what it likes. Returns how many new triggers wait."""
+        before = Trigger.objects.filter(job=job, origin="catchup").count()
+        self.pace.note(job.tenant_id, 60_000)
+        self.time.seconds += 10
+        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        return Trigger.objects.filter(job=job, origin="catchup").count() - before
+
+    def test_of_a_job_that_runs_one_at_a_time_comes_when_no_other_is_due_or_under_way(
+        self, catch_ups: CatchUps, clock: Clock
+    ) -> None:
+        job = make_every(60, misfire_policy="fire_all", overlap_policy="queue")
+        clock(2 * HOUR)
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        on_time = Trigger.objects.filter(job=job, due_at__lte=factories.now())
+        assert self.run(catch_ups, job) == 0
+        for state in ("queued", "running"):
+            on_time.update(state=state, queued_at=factories.now(), lease_expires_at=factories.now())
+            assert self.run(catch_ups, job) == 0
+        on_time.update(state="succeeded")
+        assert [self.run(catch_ups, job) for _ in range(3)] == [1, 0, 0]
+        Trigger.objects.filter(origin="catchup").update(state="retrying")
+        assert self.run(catch_ups, job) == 1
+
+    def test_of_a_job_that_may_overlap_comes_with_a_few_others(
+        self, catch_ups: CatchUps, clock: Clock
+    ) -> None:
+        job = make_every(60, misfire_policy="fire_all", overlap_policy="allow")
+        clock(2 * HOUR)
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        assert [self.run(catch_ups, job) for _ in range(2)] == [catchup.VISIT, 0]
+        Trigger.objects.filter(id__in=Trigger.objects.filter(origin="catchup")[:3]).update(state="succeeded")
+        assert self.run(catch_ups, job) == 3
+
+    def test_is_never_parked_behind_another_of_its_past(self, engine: Engine, clock: Clock) -> None:
+        make_every(60, misfire_policy="fire_all", overlap_policy="skip")
+        clock(30 * MINUTE + 30 * SECOND)
+        parked = 0
+        for _ in range(40):
+            engine.turn()
+            engine.time.seconds += 1
+            parked += Trigger.objects.filter(parked=True).count()
+        assert parked == 0
+        assert Trigger.objects.filter(origin="catchup", state="succeeded").count() > 10
 
 
 class TestThePace:
@@ -350,6 +436,20 @@ class TestThePace:
         pace.allowance(1, waiting=0)
         time.seconds = 3
         assert pace.allowance(1, waiting=0) <= 10
+
+    def test_comes_in_lumps(self) -> None:
+        time = Time()
+        pace = Pace(monotonic=time)
+        taken = []
+        for _ in range(200):
+            time.seconds += 0.05
+            pace.note(1, 5)
+            pace._tenants[1].rate = 100.0
+            taken.append(pace.allowance(1, waiting=0))
+            pace.spend(1, taken[-1])
+        lumps = [number for number in taken if number]
+        assert sum(taken) == pytest.approx(1000, rel=0.06)
+        assert min(lumps) >= 49
 
     def test_lets_no_more_than_two_seconds_worth_wait(self) -> None:
         time = Time()
@@ -388,17 +488,3 @@ class TestThePace:
             catch_ups.step(reign=ANYONE, budget=BUDGET)
             time.seconds += 1
         assert Trigger.objects.filter(job=job, origin="catchup").count() == 2
-
-
-class TestRuns:
-    def test_are_broken_where_a_firing_has_another_fate(self) -> None:
-        start = factories.utc(2026, 1, 1)
-        instants = [start + MINUTE * k for k in range(10) if k not in (0, 4, 5)]
-        holes = [start, start + 4 * MINUTE, start + 5 * MINUTE]
-        assert [
-            (first - start, last - start, count) for first, last, count in ledger.unbroken(instants, holes)
-        ] == [
-            (MINUTE, 3 * MINUTE, 3),
-            (6 * MINUTE, 9 * MINUTE, 4),
-        ]
-        assert list(ledger.unbroken([], holes)) == []

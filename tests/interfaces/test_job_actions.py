@@ -223,14 +223,30 @@ class TestEdit:
         step_beat()
         assert [trigger.job_version for trigger in job.triggers.all()] == [2]
 
-    def test_of_another_field_leaves_what_was_missed_to_be_caught_up_with(self, clock: Any) -> None:
+    @pytest.mark.parametrize("changes", [{"priority": "low"}, {"schedule": {"every_seconds": 30}}])
+    def test_leaves_what_was_missed_to_be_caught_up_with(self, clock: Any, changes: dict[str, Any]) -> None:
         job = create(misfire_policy="fire_all")
         clock(2 * HOUR)
         step_beat()
-        actions.update_job(tenant=job.tenant, job_id=job.id, changes={"priority": "low"})
-        assert CatchUp.objects.filter(finished_at=None).count() == 1
-        actions.update_job(tenant=job.tenant, job_id=job.id, changes={"schedule": {"every_seconds": 30}})
-        assert CatchUp.objects.filter(finished_at=None).count() == 0
+        before = CatchUp.objects.values().get()
+        actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes)
+        assert CatchUp.objects.values().get() == before
+
+    @pytest.mark.parametrize("changes", [{"schedule": {"every_seconds": 30}}, {"misfire_policy": "skip"}])
+    def test_hands_what_no_beat_has_seen_to_the_leader_as_the_job_was(
+        self, clock: Any, changes: dict[str, Any]
+    ) -> None:
+        job = create(
+            schedule={"type": "interval", "every_seconds": 60}, misfire_policy="backfill", max_catchup=7
+        )
+        clock(2 * HOUR)
+        edited = actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes)
+        past = CatchUp.objects.get()
+        assert (past.policy, past.reason, past.max_catchup, past.job_version) == ("backfill", "", 7, 1)
+        assert (past.from_at, past.finished_at) == (job.created_at + MINUTE, None)
+        on_time = list(job.triggers.values_list("scheduled_for", flat=True))
+        assert on_time == [job.created_at + 2 * HOUR]
+        assert past.until_at < on_time[0] < edited.next_fire_at
 
     def test_refuses_another_version_than_was_expected(self) -> None:
         job = create()

@@ -13,6 +13,7 @@ from jobs.engine.firing import materializer
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from jobs.store import jobs as store
 from jobs.store.catchup import walk
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, make_job, make_tenant
@@ -44,14 +45,15 @@ class TestTwoBeats:
         jobs = make_missed(12, policy)
 
         def work() -> None:
-            pace = Pace(monotonic=partial(next, count(step=0.2)))  # each look at the clock finds it moved on
+            pace = Pace(monotonic=partial(next, count(step=0.5)))  # each look at the clock finds it moved on
             pace.note(jobs[0].tenant_id, 60_000)
             catch_ups = CatchUps(pace=pace)
             while materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5):
                 catch_ups.step(reign=ANYONE, budget=BUDGET)
-            for _ in range(20):
+            for _ in range(200):
                 catch_ups.step(reign=ANYONE, budget=BUDGET)
-                Trigger.objects.filter(origin="catchup", state="pending").update(state="succeeded")
+                due = Trigger.objects.filter(state="pending", due_at__lte=factories.now())
+                due.update(state="succeeded")
 
         at_once(work, work)
         work()
@@ -71,26 +73,67 @@ class TestTwoBeats:
         assert CatchUp.objects.filter(finished_at=None).values_list("id", flat=True)[0] == mine[0].id
 
 
-class TestAnEdit:
-    def test_waits_for_a_step_and_counts_what_it_left(self, rival: Rival) -> None:
-        [job] = make_missed(1, "skip")
+class TestAnAction:
+    def test_that_ends_a_job_waits_for_a_step_and_leaves_the_rest_to_the_leader(self, rival: Rival) -> None:
+        [job] = make_missed(1, "fire_all")
         materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        catch_ups = CatchUps(pace=Pace(monotonic=partial(next, count(step=0.5))))
         with transaction.atomic():
-            CatchUps(pace=Pace())._decide(ANYONE, deadline=0)
+            catch_ups._run(ANYONE, deadline=float("inf"))
             wait = rival.start(lambda: actions.cancel_job(tenant=job.tenant, job_id=job.id))
             rival.wait_until_blocked()
         wait()
-        assert CatchUp.objects.filter(finished_at=None).count() == 0
+        made = Trigger.objects.filter(job=job, origin="catchup")
+        assert set(made.values_list("state", "reason")) == {("cancelled", "job_cancelled")}
+        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        assert CatchUp.objects.get().finished_at is not None
         assert counted(job) == AWAY // MINUTE
+
+    def test_that_ends_a_job_waits_for_a_step_that_decides(self, rival: Rival) -> None:
+        [job] = make_missed(1, "backfill")
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        catch_ups = CatchUps(pace=Pace(monotonic=partial(next, count(step=0.5))))
+        with transaction.atomic():
+            catch_ups._decide(ANYONE, deadline=0)
+            wait = rival.start(lambda: actions.cancel_job(tenant=job.tenant, job_id=job.id))
+            rival.wait_until_blocked()
+        wait()
+        assert len(CatchUp.objects.get().tail) == 30
+        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        assert not Trigger.objects.filter(job=job, origin="catchup").exists()
+        assert SkippedRange.objects.filter(reason="misfire").count() == 1
+        assert counted(job) == AWAY // MINUTE
+
+    def test_that_edits_the_schedule_leaves_each_firing_to_one_schedule(self, rival: Rival) -> None:
+        [job] = make_missed(1, "fire_all")
+        store.note_versions([job.id])
+        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        pace = Pace(monotonic=partial(next, count(step=0.5)))
+        pace.note(job.tenant_id, 600)
+        catch_ups = CatchUps(pace=pace)
+        with transaction.atomic():
+            catch_ups._run(ANYONE, deadline=float("inf"))
+            changes = {"schedule": {"every_seconds": 45}}
+            wait = rival.start(lambda: actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes))
+            rival.wait_until_blocked()
+        wait()
+        for _ in range(10):
+            Trigger.objects.filter(state="pending").update(state="succeeded")
+            catch_ups._run(ANYONE, deadline=float("inf"))
+        made = Trigger.objects.filter(job=job, origin="catchup").order_by("scheduled_for")
+        assert len(made) > 10
+        assert [trigger.scheduled_for for trigger in made] == [
+            job.created_at + MINUTE * (1 + k) for k in range(len(made))
+        ]
+        assert set(made.values_list("job_version", flat=True)) == {2}
 
     def test_of_the_name_waits_for_a_step_and_hands_its_firings_to_the_new_version(
         self, rival: Rival
     ) -> None:
         [job] = make_missed(1, "fire_all")
         materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
-        pace = Pace()
-        pace.note(job.tenant_id, 60_000)
-        pace.allowance(job.tenant_id, waiting=0)
+        pace = Pace(monotonic=partial(next, count(step=0.5)))
+        pace.note(job.tenant_id, 600)
         with transaction.atomic():
             CatchUps(pace=pace)._run(ANYONE, deadline=float("inf"))
             changes = {"name": "renamed"}

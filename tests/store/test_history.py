@@ -1,7 +1,7 @@
 """History: partitions of the attempts, retention, and Celery's results, each written once."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django_celery_results.models import TaskResult
 
-from jobs.models import Attempt, Trigger
+from jobs.models import Attempt, CatchUp, Job, JobVersion, SkippedRange, Trigger
 from jobs.models.fields import new_id
 from jobs.store import history as store
 from tests import factories
@@ -30,6 +30,11 @@ def rows_in(table: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {table}")
         return int(cursor.fetchone()[0])
+
+
+def id_of(moment: datetime) -> UUID:
+    """A UUIDv7 made at ``moment``."""
+    return UUID(int=(int(moment.timestamp() * 1000) << 80) | new_id().int & (1 << 80) - 1)
 
 
 class TestPartitions:
@@ -72,9 +77,8 @@ class TestPurgeTriggers:
     @staticmethod
     def aged(days: float, state: str = "succeeded", **columns: Any) -> Trigger:
         moment = factories.now() - days * DAY
-        trigger_id = UUID(int=(int(moment.timestamp() * 1000) << 80) | new_id().int & (1 << 80) - 1)
         return make_trigger(
-            make_job(), state, id=trigger_id, scheduled_for=moment, **({"finished_at": moment} | columns)
+            make_job(), state, id=id_of(moment), scheduled_for=moment, **({"finished_at": moment} | columns)
         )
 
     def test_drops_what_ended_before_the_retention(self) -> None:
@@ -88,6 +92,133 @@ class TestPurgeTriggers:
         newer, older = self.aged(92), self.aged(95)
         assert store.purge_triggers(retention=RETENTION, limit=1) == 1
         assert (factories.row(older), bool(factories.row(newer))) == ({}, True)
+
+
+class TestPurgePasts:
+    """Catch-up, ranges of skipped firings and entries of timelines: nothing an audit within the retention goes by."""
+
+    @staticmethod
+    def caught_up(days: float, *, job: Job | None = None, **columns: Any) -> CatchUp:
+        """Begun, and unless told otherwise finished, so many days ago."""
+        job, moment = job or make_job(), factories.now() - days * DAY
+        plain = {
+            "id": id_of(moment),
+            "job": job,
+            "tenant_id": job.tenant_id,
+            "job_version": 1,
+            "origin": "outage",
+            "policy": "skip",
+            "from_at": moment - HOUR,
+            "until_at": moment,
+            "cursor": moment,
+            "created_at": moment,
+            "finished_at": moment,
+        }
+        return CatchUp.objects.create(**(plain | columns))
+
+    @staticmethod
+    def skipped(days: float, **columns: Any) -> SkippedRange:
+        job, moment = make_job(), factories.now() - days * DAY
+        plain = {
+            "id": id_of(moment),
+            "job": job,
+            "tenant_id": job.tenant_id,
+            "job_version": 1,
+            "from_at": moment - HOUR,
+            "until_at": moment,
+            "count": 60,
+            "reason": "misfire",
+            "created_at": moment,
+        }
+        return SkippedRange.objects.create(**(plain | columns))
+
+    @staticmethod
+    def timeline(job: Job, *days: float) -> list[JobVersion]:
+        """Versions 1, 2, …, in force from so many days ago on."""
+        return [
+            JobVersion.objects.create(
+                job=job,
+                tenant_id=job.tenant_id,
+                version=version,
+                status="active",
+                schedule={},
+                valid_from=factories.now() - ago * DAY,
+            )
+            for version, ago in enumerate(days, start=1)
+        ]
+
+    @staticmethod
+    def purge_versions(*, limit: int) -> int:
+        """Walk all timelines once. Returns how many entries went."""
+        dropped, after = 0, store.FIRST_ENTRY
+        for _ in range(100):
+            after, number = store.purge_versions(retention=RETENTION, limit=limit, after=after)
+            dropped += number
+            if after == store.FIRST_ENTRY:
+                return dropped
+        raise AssertionError("the walk has no end")
+
+    def test_drops_catch_up_that_was_finished_before_the_retention(self) -> None:
+        self.caught_up(91)
+        kept = [
+            self.caught_up(89),
+            self.caught_up(200, finished_at=None),
+            self.caught_up(91, finished_at=factories.now() - 89 * DAY),
+        ]
+        assert store.purge_catchups(retention=RETENTION, limit=100) == 1
+        assert set(CatchUp.objects.values_list("id", flat=True)) == {row.id for row in kept}
+
+    def test_drops_ranges_that_lie_wholly_before_the_retention(self) -> None:
+        self.skipped(91)
+        now = factories.now()
+        kept = [
+            self.skipped(89),
+            self.skipped(91, until_at=now - 89 * DAY),
+            self.skipped(89, until_at=now - 91 * DAY, from_at=now - 92 * DAY),
+        ]
+        assert store.purge_ranges(retention=RETENTION, limit=100) == 1
+        assert set(SkippedRange.objects.values_list("id", flat=True)) == {row.id for row in kept}
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 100])
+    def test_keeps_the_version_in_force_when_the_retention_began(self, limit: int) -> None:
+        jobs = [make_job() for _ in range(4)]
+        timelines = [
+            self.timeline(jobs[0], 200, 150, 91, 89, 1),
+            self.timeline(jobs[1], 200),
+            self.timeline(jobs[2], 89, 88),
+            self.timeline(jobs[3], 200, 100),
+        ]
+        assert self.purge_versions(limit=limit) == 3
+        kept = {entry.id for entry in JobVersion.objects.all()}
+        assert [[entry.version for entry in timeline if entry.id in kept] for timeline in timelines] == [
+            [3, 4, 5],
+            [1],
+            [1, 2],
+            [2],
+        ]
+
+    def test_keeps_the_version_that_catch_up_in_hand_goes_by(self) -> None:
+        job = make_job(version=3)
+        self.timeline(job, 300, 200, 100)
+        self.caught_up(250, job=job, finished_at=None)
+        self.caught_up(150, job=job, job_version=2)
+        assert self.purge_versions(limit=100) == 1
+        assert set(JobVersion.objects.values_list("version", flat=True)) == {1, 3}
+
+    def test_of_two_changes_at_one_moment_keeps_the_latter(self) -> None:
+        job = make_job()
+        first, second = self.timeline(job, 200, 200)
+        JobVersion.objects.filter(id=second.id).update(valid_from=first.valid_from)
+        assert self.purge_versions(limit=1) == 1
+        assert JobVersion.objects.get().id == max(first.id, second.id)
+
+    def test_is_bounded_and_begins_with_the_oldest(self) -> None:
+        newer, older = self.skipped(92), self.skipped(95)
+        assert store.purge_ranges(retention=RETENTION, limit=1) == 1
+        assert SkippedRange.objects.get().id == newer.id != older.id
+        newest, oldest = self.caught_up(92), self.caught_up(95)
+        assert store.purge_catchups(retention=RETENTION, limit=1) == 1
+        assert CatchUp.objects.get().id == newest.id != oldest.id
 
 
 class TestResults:

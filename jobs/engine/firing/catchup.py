@@ -1,11 +1,13 @@
 """Catch up: decide what becomes of missed firings, and let those that are to run do so at their pace (DESIGN §9).
 
-Two walks over the catch-up at hand, each a few short transactions a turn. *Decide* goes through the missed instants in
-chunks, by the job's misfire policy: what does not run is put on record at once, what does waits in the catch-up's tail.
-*Run* turns tails, and every instant of ``fire_all`` and of backfills, into triggers, as fast as ``Pace`` lets it.
+Two walks over the catch-up at hand, each a few short transactions a turn. *Decide* goes through what was missed by the
+job's misfire policy: what does not run is put on record at once, what does waits in the catch-up's tail. It counts and
+lists nothing it need not, so nine days cost what a minute does. *Run* turns tails, and every instant of ``fire_all``
+and of backfills, into triggers, as fast as ``Pace`` lets it.
 
-A transaction writes the records and the catch-up's cursor together, so a crash loses and doubles nothing; two beats
-take different rows. A turn ends when its time is up, so that on-time work never waits long behind the past.
+Each catch-up is decided as its job was when it began, whatever was edited since; its triggers are the present
+version's. A transaction writes the records and the catch-up's cursor together, so a crash loses and doubles nothing;
+two beats take different rows. A turn ends when its time is up, so that on-time work never waits long behind the past.
 """
 
 import math
@@ -16,52 +18,44 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from jobs.core.calendar.plans import PlanCache
+from jobs.core.calendar.timetable import Listed, timetable
 from jobs.core.errors import ScheduleError
 from jobs.core.policies import MisfirePolicy, Priority
 from jobs.core.schedule import each_fire_time
 from jobs.engine.firing.pace import Pace
-from jobs.engine.firing.verdicts import Decided, decide, most_to_run, reason_within_window
+from jobs.engine.firing.verdicts import Decided, between, decide, most_to_run, reason_within_window, runs
 from jobs.store import db
 from jobs.store import jobs as job_store
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.ledger import MOST_ROWS, Run, Skip
-from jobs.store.catchup.walk import Progress
+from jobs.store.catchup.walk import Progress, schedule_of
 from jobs.store.jobs import Firing
 from jobs.store.leases import Reign
 from jobs.telemetry import get_logger
 
 log = get_logger()
 
-CHUNK = 2_000
 #: Catch-ups a transaction takes.
 BATCH = 100
-#: Firings one catch-up may run in its turn, and of one job that may wait: so all of a tenant's jobs get theirs.
+#: Firings of one job that may wait, where several may run at once: so all of a tenant's jobs get theirs.
 VISIT = 10
 #: Skipped firings a transaction writes as triggers, about: so that it stays short after an outage of hours.
 MOST_WRITTEN = 1_000
-#: Triggers of one job looked up at once, to leave their firings out: more than a chunk and the longest tail have.
-MOST_RECORDED = 20_000
-#: As many while running, where the rest can wait for the next turn.
-MOST_PASSED = 1_000
-#: The walk goes by age, so neighbours were missed together and share plans of up to a chunk each; few are kept.
-_PLANS = PlanCache(schedule_of=job_store.schedule_of, capacity=100)
+#: Triggers of one catch-up looked up at once, to leave their firings out; what lies behind them waits a turn.
+MOST_RECORDED = 1_000
+#: As many between the instants of a tail: more than the longest has.
+MOST_IN_TAIL = 20_000
 _START = UUID(int=0)
 _TICK = timedelta(microseconds=1)
 
 
-class Chunk(NamedTuple):
-    """The next ``instants`` of a catch-up, up to ``until``; ``last``: there are no more after them."""
+class Step(NamedTuple):
+    """What deciding a catch-up comes to; ``partly``: it was too much for one step."""
 
-    row: Any
-    instants: Sequence[datetime]
-    until: datetime
-    last: bool
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is all there is of the catch-up: who sees a part only knows that many firings were missed."""
-        return bool(self.last and self.row.cursor < self.row.from_at)
+    skips: list[Skip]
+    runs: list[Run]
+    progress: Progress
+    partly: bool
 
 
 class CatchUps:
@@ -88,41 +82,32 @@ class CatchUps:
         """One transaction of deciding; False once everything is decided."""
         with db.atomic():
             rows = walk.take_undecided(reign=reign, after=self._decided_to, limit=BATCH)
-            chunks, broken = self._chunks(rows, deadline)
-            recorded = ledger.recorded(
-                [(row.job_id, min([*row.tail[:1], row.next_fire_at]), until) for row, _, until, _ in chunks],
-                limit=MOST_RECORDED,
-            )
-            steps = [_judge(chunk, recorded.get(chunk.row.job_id, ())) for chunk in chunks]
-            ledger.skip([skip for skips, _, _ in steps for skip in skips])
-            ledger.skip_ranges([run for _, runs, _ in steps for run in runs])
-            walk.advance([progress for _, _, progress in steps])
-        _pause(broken)
-        visited = len(chunks) + len(broken)
+            steps, broken = self._steps(rows, deadline)
+            ledger.skip([skip for step in steps for skip in step.skips])
+            ledger.skip_ranges([run for step in steps for run in step.runs])
+            walk.advance([step.progress for step in steps])
+        _set_aside(broken)
+        visited = len(steps) + len(broken)
         came_round = visited == len(rows) < BATCH
         self._decided_to = _START if came_round else rows[visited - 1].id
-        return not came_round or not all(chunk.last for chunk in chunks)
+        return not came_round or any(step.partly for step in steps)
 
-    def _chunks(self, rows: Sequence[Any], deadline: float) -> tuple[list[Chunk], list[Any]]:
-        """The next chunk of each catch-up, and those whose schedule is broken.
-
-        Leaves off when the time is up: a chunk of a cron schedule may take tens of milliseconds.
-        """
-        chunks: list[Chunk] = []
-        broken = []
+    def _steps(
+        self, rows: Sequence[Any], deadline: float
+    ) -> tuple[list[Step], list[tuple[Any, ScheduleError]]]:
+        """What to do about each catch-up, and those whose schedule is broken. Leaves off when the time is up."""
+        steps: list[Step] = []
+        broken: list[tuple[Any, ScheduleError]] = []
         written = 0
-        for row in rows:
-            if chunks and (written >= MOST_WRITTEN or self._monotonic() >= deadline):
+        for row, before, behind in zip(rows, _recorded_in_tails(rows), _recorded_ahead(rows), strict=True):
+            if steps and (written >= MOST_WRITTEN or self._monotonic() >= deadline):
                 break
             try:
-                instants, following = _PLANS.plan(row, until=row.until_at, limit=CHUNK)
+                steps.append(_judge(row, before, behind))
+                written += len(steps[-1].skips)
             except ScheduleError as error:
                 broken.append((row, error))
-                continue
-            last = following is None or following > row.until_at
-            chunks.append(Chunk(row, instants, row.until_at if last else instants[-1], last))
-            written += len(instants) if chunks[-1].whole else 0
-        return chunks, broken
+        return steps, broken
 
     def _run(self, reign: Reign, deadline: float) -> None:
         """Let each tenant's past firings run as far as its pace allows; tenants take turns at being first."""
@@ -144,11 +129,11 @@ class CatchUps:
             take = partial(
                 walk.take_decided, reign=reign, tenant_id=tenant_id, backlog=VISIT, limit=allowance
             )
-            rows = take(after=after) or take(after=_START)
+            rows = take(after=after) or (take(after=_START) if after != _START else [])
             steps, firings, broken = _run_rows(rows, allowance)
             created = len(job_store.materialize(firings))
             walk.advance(steps)
-        _pause(broken)
+        _set_aside(broken)
         visited = len(steps) + len(broken)
         came_round = visited == len(rows) < allowance
         self._ran_to[tenant_id] = _START if came_round else rows[visited - 1].id
@@ -157,41 +142,74 @@ class CatchUps:
             log.debug("catch-up", tenant_id=tenant_id, triggers=created)
 
 
-def _judge(chunk: Chunk, recorded: Sequence[datetime]) -> tuple[list[Skip], list[Run], Progress]:
-    """What to write of one chunk. An instant that has its trigger already is not decided again."""
-    row, instants, until, last = chunk
-    if recorded:
-        known = set(recorded)
-        instants = [at for at in instants if at not in known]
-    keep = most_to_run(row.policy, max_catchup=row.max_catchup)
-    found = decide(row.tail, instants, keep=keep, window_start=row.window_start, last=last)
-    skipped = len(found.misfired) + len(found.passed_over)
-    few = chunk.whole and skipped <= MOST_ROWS
-    progress = Progress(row.id, until, found.tail, fired=0, skipped=skipped, done=last and not found.tail)
-    return (_rows(row, found), [], progress) if few else ([], _runs(row, found, recorded), progress)
+def _recorded_ahead(rows: Sequence[Any]) -> list[list[datetime]]:
+    """The first instants of each catch-up, of those not dealt with, that have a trigger."""
+    return ledger.recorded(
+        [(row.job_id, row.cursor + _TICK, row.until_at) for row in rows], limit=MOST_RECORDED
+    )
+
+
+def _recorded_in_tails(rows: Sequence[Any]) -> list[list[datetime]]:
+    """What lies between the instants of each tail."""
+    tails = [row for row in rows if row.tail]
+    found = ledger.recorded([(row.job_id, row.tail[0], row.cursor) for row in tails], limit=MOST_IN_TAIL)
+    of_row = {row.id: recorded for row, recorded in zip(tails, found, strict=True)}
+    return [of_row.get(row.id, []) for row in rows]
+
+
+def _judge(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> Step:
+    """What to write of a catch-up. An instant that has its trigger already is not decided again."""
+    partly = len(ahead) == MOST_RECORDED
+    until = ahead[-1] if partly else row.until_at
+    times = timetable(schedule_of(row), after=row.cursor, until=until)
+    found = decide(
+        [*between(Listed(row.tail), in_tail), *between(times, ahead)],
+        keep=0 if row.reason else most_to_run(row.policy, max_catchup=row.max_catchup),
+        window_start=row.window_start,
+        last=not partly,
+    )
+    skipped = sum(stretch.length for stretch in (*found.misfired, *found.passed_over))
+    done = not partly and not found.tail
+    progress = Progress(row.id, max(until, row.cursor), found.tail, fired=0, skipped=skipped, done=done)
+    # Who sees a part only does not know how many firings were missed in all.
+    if row.cursor < row.from_at and not partly and skipped <= MOST_ROWS:
+        return Step(_skips(row, found), [], progress, partly)
+    return Step([], _runs(row, found, [*in_tail, *ahead]), progress, partly)
+
+
+def _skips(row: Any, found: Decided) -> list[Skip]:
+    within = row.reason or reason_within_window(row.policy)
+    parts = ((row.reason or "misfire", found.misfired), (within, found.passed_over))
+    return [Skip(row, at, reason) for reason, part in parts for stretch in part for at in stretch.instants()]
+
+
+def _runs(row: Any, found: Decided, recorded: Sequence[datetime]) -> list[Run]:
+    before = row.reason or "misfire"
+    within = row.reason or reason_within_window(row.policy)
+    parts = [(before, found.misfired), (within, found.passed_over)]
+    if before == within:
+        parts = [(before, [*found.misfired, *found.passed_over])]
+    return [
+        Run(row.job_id, row.tenant_id, row.job_version, first, final, count, reason, floor=row.from_at)
+        for reason, stretches in parts
+        for first, final, count in runs(stretches, recorded)
+    ]
 
 
 def _run_rows(
     rows: Sequence[Any], allowance: int
 ) -> tuple[list[Progress], list[Firing], list[tuple[Any, ScheduleError]]]:
     """Of each catch-up the next firings to run, until the allowance is used up; and those that are broken."""
-    every = [row for row in rows if row.policy == MisfirePolicy.FIRE_ALL]
-    recorded = ledger.recorded(
-        [(row.job_id, row.cursor + _TICK, row.until_at) for row in every], limit=MOST_PASSED
-    )
     steps: list[Progress] = []
     firings: list[Firing] = []
     broken = []
-    for row in rows:
-        most = min(VISIT, allowance - len(firings))
+    for row, recorded in zip(rows, _recorded_ahead(rows), strict=True):
+        most = min(row.room, allowance - len(firings))
         if not most:
             break
         try:
-            progress, instants = (
-                _next_of_all(row, recorded.get(row.job_id, ()), most)
-                if row.policy == MisfirePolicy.FIRE_ALL
-                else _next_of_tail(row, most)
-            )
+            every = row.policy == MisfirePolicy.FIRE_ALL
+            progress, instants = _next_of_all(row, recorded, most) if every else _next_of_tail(row, most)
         except ScheduleError as error:
             broken.append((row, error))
             continue
@@ -207,10 +225,10 @@ def _next_of_tail(row: Any, most: int) -> tuple[Progress, Sequence[datetime]]:
 
 def _next_of_all(row: Any, recorded: Sequence[datetime], most: int) -> tuple[Progress, Sequence[datetime]]:
     """The next instants without a trigger, as far as it was looked up which have one."""
-    full = len(recorded) == MOST_PASSED
+    full = len(recorded) == MOST_RECORDED
     until = recorded[-1] if full else row.until_at
     known, found, cursor = set(recorded), list[datetime](), row.cursor
-    for instant in each_fire_time(job_store.schedule_of(row), after=row.cursor, until=until):
+    for instant in each_fire_time(schedule_of(row), after=row.cursor, until=until):
         if instant not in known:
             if len(found) == most:
                 break
@@ -237,32 +255,18 @@ def _firing(row: Any, instant: datetime, place: int) -> Firing:
     )
 
 
-def _rows(row: Any, found: Decided) -> list[Skip]:
-    within = reason_within_window(row.policy)
-    return [Skip(row, at, "misfire") for at in found.misfired] + [
-        Skip(row, at, within) for at in found.passed_over
-    ]
-
-
-def _runs(row: Any, found: Decided, recorded: Sequence[datetime]) -> list[Run]:
-    within = reason_within_window(row.policy)
-    parts = (
-        [("misfire", [*found.misfired, *found.passed_over])]
-        if within == "misfire"
-        else [("misfire", found.misfired), (within, found.passed_over)]
-    )
-    return [
-        Run(row.job_id, row.tenant_id, row.job_version, first, final, count, reason, floor=row.from_at)
-        for reason, instants in parts
-        for first, final, count in ledger.unbroken(instants, recorded)
-    ]
-
-
-def _pause(broken: Sequence[tuple[Any, ScheduleError]]) -> None:
-    """A schedule that cannot be computed pauses its job, and its past is held until it is mended.
+def _set_aside(broken: Sequence[tuple[Any, ScheduleError]]) -> None:
+    """A schedule that cannot be computed pauses its job, and its past is held until it is mended. If the job has
+    another version by now, or nothing is to run any more, nothing can mend it: its past is given up.
 
     After the transaction, because an action may hold the job and wait for its catch-up.
     """
+    walk.give_up([row.id for row, _ in broken if _is_beyond_repair(row)])
     for row, error in broken:
-        job_store.pause_broken(job_id=row.job_id, reason=str(error))
+        if not _is_beyond_repair(row):
+            job_store.pause_broken(job_id=row.job_id, reason=str(error))
         log.error("schedule broken", job_id=str(row.job_id), tenant_id=row.tenant_id, error=str(error))
+
+
+def _is_beyond_repair(row: Any) -> bool:
+    return row.past_schedule is not None or bool(getattr(row, "reason", ""))

@@ -6,20 +6,22 @@ never stops the others.
 
 It stays on time whatever went before: a job that has missed many firings is split. The missed ones are noted as
 catch-up (``jobs.engine.firing.catchup``), and the job goes on with the first that can still be on time, in the same
-pass.
+pass. Of a crowd that is long overdue those go first that fire next (``Agenda``).
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.core.calendar.plans import PlanCache
 from jobs.core.errors import ScheduleError
-from jobs.core.policies import MisfirePolicy
+from jobs.core.schedule import jitter_offset
+from jobs.engine.firing.agenda import Agenda
 from jobs.engine.firing.pace import WINDOW_SECONDS, Pace
 from jobs.store import db
 from jobs.store import jobs as store
-from jobs.store.catchup import walk
+from jobs.store.catchup import split, walk
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import Firing
 from jobs.store.leases import Reign
@@ -29,31 +31,38 @@ log = get_logger()
 
 #: Firings a pass materializes at most, shared among its jobs; the rest follow in the next passes.
 MAX_FIRINGS = 10_000
-#: Up to this many missed firings of a job become triggers that dispatch judges; more become catch-up.
-MOST_MISSED = 10
 _TICK = timedelta(microseconds=1)
 PLANS = PlanCache(schedule_of=store.schedule_of)
-#: The first few firings of jobs that missed some: whether they are many.
-_PROBES = PlanCache(schedule_of=store.schedule_of)
 
 
-def materialize(*, reign: Reign, look_ahead: timedelta, limit: int, pace: Pace | None = None) -> int:
-    """Materialize up to ``limit`` jobs in one transaction. Returns how many; a full batch means more wait.
+def materialize(
+    *,
+    reign: Reign,
+    look_ahead: timedelta,
+    limit: int,
+    pace: Pace | None = None,
+    agenda: Agenda | None = None,
+) -> int:
+    """Materialize up to ``limit`` jobs in one transaction. Returns how many, or ``limit`` while more wait.
 
-    ``pace`` is told what each tenant fires on time.
+    ``pace`` is told what each tenant fires on time. ``agenda`` remembers the order of a crowd from pass to pass.
     """
     firings: list[Firing] = []
     pasts: list[Past] = []
     next_fire_ats: dict[Any, datetime | None] = {}
+    agenda = Agenda() if agenda is None else agenda
     with db.atomic():
-        rows = store.take_due(reign=reign, look_ahead=look_ahead, limit=limit)
+        rows = _take(reign, look_ahead, limit, agenda)
         if not rows:
             return 0
         until = rows[0].window_end
         most = max(1, MAX_FIRINGS // len(rows))
         for row in rows:
             try:
-                past = _past(row)
+                # As dispatch judges it: a firing is missed once its grace has passed since it was due, jitter included.
+                past = split.past_of(
+                    row, on_time_since=row.on_time_since - jitter_offset(row.id.int, row.jitter)
+                )
                 since = past.until_at + _TICK if past else None
                 instants, following = PLANS.plan(row, until=until, limit=most, since=since)
             except ScheduleError as error:
@@ -72,28 +81,20 @@ def materialize(*, reign: Reign, look_ahead: timedelta, limit: int, pace: Pace |
     if pasts:
         log.info("catch-up begins", jobs=len(pasts))
     log.debug("materialize", jobs=len(rows), triggers=len(created))
-    return len(rows)
+    return limit if agenda else len(rows)
 
 
-def _past(row: Any) -> Past | None:
-    """The missed firings of a job that are to become catch-up; None when they are few, or none."""
-    # As dispatch judges it: a firing is missed once its grace has passed since it was due, jitter included.
-    on_time_since = row.on_time_since - jitter_offset(row.id.int, row.jitter)
-    if row.next_fire_at >= on_time_since:
-        return None
-    if row.misfire_policy != MisfirePolicy.BACKFILL:
-        first = _PROBES.plan(row, until=row.window_end, limit=MOST_MISSED + 1).instants
-        if len(first) <= MOST_MISSED or first[MOST_MISSED] >= on_time_since:
-            return None
-    return Past(
-        job_id=row.id,
-        tenant_id=row.tenant_id,
-        job_version=row.version,
-        origin="outage",
-        policy=row.misfire_policy,
-        from_at=row.next_fire_at,
-        until_at=on_time_since - _TICK,
-    )
+def _take(reign: Reign, look_ahead: timedelta, limit: int, agenda: Agenda) -> Sequence[Any]:
+    """The next jobs, locked: those on the agenda, else those longest due. A crowd of overdue ones makes an agenda."""
+    while agenda:
+        # Another beat may have been faster with all of them.
+        if rows := store.take_due(reign=reign, look_ahead=look_ahead, limit=limit, ids=agenda.take(limit)):
+            return rows
+    rows = store.take_due(reign=reign, look_ahead=look_ahead, limit=limit)
+    if len(rows) < limit or rows[0].next_fire_at >= rows[0].on_time_since:
+        return rows
+    agenda.draw_up(reign=reign, look_ahead=look_ahead)
+    return store.take_due(reign=reign, look_ahead=look_ahead, limit=limit, ids=agenda.take(limit)) or rows
 
 
 def _firing(row: Any, instant: datetime) -> Firing:
@@ -113,10 +114,3 @@ def _note(firings: list[Firing], pace: Pace, *, since: datetime) -> None:
     counts = Counter(firing.tenant_id for firing in firings if firing.scheduled_for > since)
     for tenant_id, count in counts.items():
         pace.note(tenant_id, count)
-
-
-def jitter_offset(seed: int, jitter: timedelta) -> timedelta:
-    """The stable part of ``jitter`` that belongs to a job: the same job keeps its offset (DESIGN §8, herd)."""
-    span = jitter // timedelta(milliseconds=1)
-    # The low half of a UUIDv7 is random; the high half is time and would give neighbours the same offset.
-    return timedelta(milliseconds=(seed & 0xFFFFFFFFFFFFFFFF) % span) if span else timedelta()

@@ -16,7 +16,9 @@ WINDOW_SECONDS = 60.0
 SLOWEST_PER_SECOND = 1.0
 MOST_WAITING_SECONDS = 2.0
 #: What a bucket holds: what a busy leader missed beyond it is not made up for in a burst.
-BURST_SECONDS = 0.5
+BURST_SECONDS = 0.75
+#: What comes at once: less would be many small messages, which cost the workers as much as large ones.
+LUMP_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class Pace:
         held = max(1.0, rate * BURST_SECONDS)
         tenant.tokens = min(held, tenant.tokens + rate * (now - tenant.filled_at))
         tenant.filled_at = now
+        if tenant.tokens < max(1.0, rate * LUMP_SECONDS):
+            return 0
         return max(0, min(int(tenant.tokens), int(rate * MOST_WAITING_SECONDS) - waiting))
 
     def spend(self, tenant_id: int, firings: int) -> None:

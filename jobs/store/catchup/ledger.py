@@ -3,8 +3,7 @@
 A few skipped firings become triggers, a long run of them one range, so that no outage floods the ledger.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -44,16 +43,14 @@ class Run:
     floor: datetime
 
 
-def recorded(
-    stretches: Sequence[tuple[UUID, datetime, datetime]], *, limit: int
-) -> dict[UUID, list[datetime]]:
-    """Which instants of each (job, from, until) have a trigger already: the first ``limit``, ascending, by job."""
-    found: dict[UUID, list[datetime]] = {}
+def recorded(stretches: Sequence[tuple[UUID, datetime, datetime]], *, limit: int) -> list[list[datetime]]:
+    """Which instants of each (job, from, until) have a trigger already: the first ``limit``, ascending."""
+    found: list[list[datetime]] = [[] for _ in stretches]
     if stretches:
         job_ids, from_ats, until_ats = map(list, zip(*stretches, strict=True))
         rows = _SQL["recorded"](job_ids=job_ids, from_ats=from_ats, until_ats=until_ats, limit=limit)
         for row in rows:
-            found.setdefault(row.job_id, []).append(row.scheduled_for)
+            found[row.nth - 1].append(row.scheduled_for)
     return found
 
 
@@ -92,15 +89,3 @@ def skip_ranges(runs: Sequence[Run]) -> None:
             reasons=[run.reason for run in runs],
             floors=[run.floor for run in runs],
         )
-
-
-def unbroken(
-    instants: Sequence[datetime], holes: Sequence[datetime]
-) -> Iterator[tuple[datetime, datetime, int]]:
-    """(first, last, count) of each part of ``instants`` that no hole lies within; both ascending."""
-    start = 0
-    while start < len(instants):
-        hole = bisect_right(holes, instants[start])
-        end = bisect_left(instants, holes[hole], start) if hole < len(holes) else len(instants)
-        yield instants[start], instants[end - 1], end - start
-        start = end

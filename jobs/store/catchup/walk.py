@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from jobs.core.schedule import Schedule
+from jobs.models import CatchUp
 from jobs.models.fields import new_id
 from jobs.store import db
+from jobs.store import jobs as job_store
 from jobs.store.leases import Reign
 
 _SQL = db.queries("catchup")
@@ -15,7 +18,10 @@ _SQL = db.queries("catchup")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A stretch of a job's past firings, both ends included. ``expected``: how many there are, if that is known."""
+    """A stretch of a job's past firings, both ends included. ``expected``: how many there are, if that is known.
+
+    ``window`` and ``max_catchup`` are the job's, as its ``policy``. With a ``reason`` all are skipped for it.
+    """
 
     job_id: UUID
     tenant_id: int
@@ -24,6 +30,9 @@ class Past:
     policy: str
     from_at: datetime
     until_at: datetime
+    window: timedelta | None = None
+    max_catchup: int | None = None
+    reason: str = ""
     expected: int | None = None
 
 
@@ -51,6 +60,9 @@ def begin(pasts: Sequence[Past]) -> list[UUID]:
         job_versions=[past.job_version for past in pasts],
         origins=[past.origin for past in pasts],
         policies=[past.policy for past in pasts],
+        reasons=[past.reason for past in pasts],
+        windows=[past.window for past in pasts],
+        max_catchups=[past.max_catchup for past in pasts],
         from_ats=[past.from_at for past in pasts],
         until_ats=[past.until_at for past in pasts],
         expecteds=[past.expected for past in pasts],
@@ -69,8 +81,15 @@ def absorb(pasts: Sequence[Past]) -> list[Past]:
     for row in rows:
         earliest[row.job_id] = min(row.scheduled_for, earliest.get(row.job_id, row.scheduled_for))
     return [
-        replace(past, from_at=min(past.from_at, earliest.get(past.job_id, past.from_at))) for past in pasts
+        replace(past, from_at=min(past.from_at, earliest[past.job_id])) if past.job_id in earliest else past
+        for past in pasts
     ]
+
+
+def schedule_of(row: Any) -> Schedule:
+    """The schedule a catch-up that was taken began under, whatever its job's is now."""
+    past = row.past_schedule
+    return job_store.schedule_of(row) if past is None else job_store.schedule_then(past)
 
 
 def take_undecided(*, reign: Reign, after: UUID, limit: int) -> list[Any]:
@@ -86,7 +105,8 @@ def waiting() -> dict[int, int]:
 def take_decided(*, reign: Reign, tenant_id: int, after: UUID, backlog: int, limit: int) -> list[Any]:
     """Lock up to ``limit`` of a tenant's catch-ups of the reign's shards, after the id ``after``, that are to run.
 
-    Jobs with ``backlog`` of such triggers waiting are passed over.
+    ``room`` says how many of each may be made now. Of jobs that fire one at a time, those with something due or under
+    way are passed over, of others those with ``backlog`` of such triggers waiting.
     """
     return _SQL["take_decided"](
         **reign.shard_proof(), tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
@@ -106,6 +126,23 @@ def advance(steps: Sequence[Progress]) -> None:
         )
 
 
-def end(*, job_id: UUID) -> list[Any]:
-    """End a job's unfinished catch-up. Returns what was left undecided: version, stretch, cursor and tail of each."""
-    return _SQL["end_job"](job_id=job_id)
+def end(*, job_id: UUID) -> None:
+    """Let nothing more of a job's catch-up run: the leader puts on record what is left, a backfill just ends.
+
+    Costs the same whatever is left. Waits for a step of the leader that is at work on it.
+    """
+    _SQL["end_job"](job_id=job_id)
+
+
+def hold(*, job_id: UUID) -> None:
+    """Keep the leader's steps away from a job's catch-up until the transaction ends; waits for one at work on it.
+
+    Or the step might make triggers for the version of the job that an edit has just left behind.
+    """
+    list(CatchUp.objects.select_for_update().filter(job_id=job_id, finished_at=None).values_list("id"))
+
+
+def give_up(ids: Sequence[UUID]) -> None:
+    """End catch-up whose schedule can no longer be computed."""
+    if ids:
+        _SQL["give_up"](ids=list(ids))

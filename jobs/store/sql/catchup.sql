@@ -1,13 +1,14 @@
 -- name: begin
--- Note past firings that are still to be decided, or run.
-INSERT INTO jobs_catchup (id, job_id, tenant_id, job_version, origin, policy, from_at, until_at, cursor, tail, fired,
-    skipped, expected, created_at)
-SELECT b.id, b.job_id, b.tenant_id, b.job_version, b.origin, b.policy, b.from_at, b.until_at,
+-- Note past firings that are still to be decided, run, or (with a reason) skipped, with the policy as it is now.
+INSERT INTO jobs_catchup (id, job_id, tenant_id, job_version, origin, policy, reason, window_start, max_catchup, from_at,
+    until_at, cursor, tail, fired, skipped, expected, created_at)
+SELECT b.id, b.job_id, b.tenant_id, b.job_version, b.origin, b.policy, b.reason,
+       greatest(carillon_clock() - b."window", '2000-01-01Z'), b.max_catchup, b.from_at, b.until_at,
        b.from_at - interval '1 microsecond', '{}', 0, 0, b.expected, carillon_clock()
 FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_versions)s::int[],
-            %(origins)s::text[], %(policies)s::text[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[],
-            %(expecteds)s::bigint[])
-     AS b(id, job_id, tenant_id, job_version, origin, policy, from_at, until_at, expected);
+            %(origins)s::text[], %(policies)s::text[], %(reasons)s::text[], %(windows)s::interval[],
+            %(max_catchups)s::int[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[], %(expecteds)s::bigint[])
+     AS b(id, job_id, tenant_id, job_version, origin, policy, reason, "window", max_catchup, from_at, until_at, expected);
 
 -- name: absorb
 -- Take back what the jobs missed and still waits with a trigger, never dispatched: it is decided with the rest of their
@@ -24,19 +25,24 @@ WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.state = 
 RETURNING t.job_id, t.scheduled_for;
 
 -- name: take_undecided
--- Catch-up of the beat's partitions (null: all) whose firings still wait for their policy's word, in order of id after
--- %(after)s, locked until the transaction ends. Jobs that are paused hold theirs. None at all unless every lease over
--- those partitions still holds.
+-- Catch-up of the beat's partitions (null: all) whose firings still wait for their policy's word, or to be skipped for a
+-- reason, in order of id after %(after)s, locked until the transaction ends. Jobs that are paused hold theirs, unless
+-- there is a reason. None at all unless every lease over those partitions still holds.
 -- locks: catch-up rows, SKIP LOCKED
--- index: catchup_unfinished, primary key of jobs_job
--- returns: the catch-up, and of its job what a schedule and the policies need; next_fire_at is where to go on
-SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.from_at, c.until_at, c.cursor, c.tail,
-       c.cursor + interval '1 microsecond' AS next_fire_at, c.created_at - j.catchup_window AS window_start, j.job_type,
-       j.priority, j.max_catchup, j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at,
-       j.ends_at, j.dst_policy, j.cron_dialect, j.created_at, carillon_now() AS taken_at
-FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j
-WHERE c.finished_at IS NULL AND c.id > %(after)s::uuid AND c.policy <> 'fire_all' AND c.cursor < c.until_at
-  AND j.status IN ('active', 'completed')
+-- index: catchup_undecided, primary key of jobs_job, jobversion_of_job
+-- returns: the catch-up; of its job what records of firings need, and its schedule; past_schedule is the one it began
+-- under, where the job's version is another now
+SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.reason, c.from_at, c.until_at, c.cursor, c.tail,
+       coalesce(c.window_start, c.created_at - j.catchup_window) AS window_start,
+       coalesce(c.max_catchup, j.max_catchup) AS max_catchup, j.job_type, j.priority, j.schedule_type, j.cron_expression,
+       j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy, j.cron_dialect, j.created_at,
+       past.schedule AS past_schedule
+FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j LEFT JOIN LATERAL (
+    SELECT v.schedule FROM jobs_jobversion v
+    WHERE c.job_version <> j.version AND v.job_id = c.job_id AND v.version = c.job_version
+    ORDER BY v.valid_from DESC, v.id DESC LIMIT 1) past ON true
+WHERE c.finished_at IS NULL AND (c.reason <> '' OR NOT (c.policy = 'fire_all' OR c.cursor >= c.until_at))
+  AND c.id > %(after)s::uuid AND (c.reason <> '' OR j.status IN ('active', 'completed'))
   AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
   AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
        SELECT count(*) FROM jobs_lease
@@ -47,34 +53,57 @@ LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;
 
 -- name: waiting
--- Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet.
--- index: catchup_unfinished, trigger_catchup_waiting
+-- Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet. Jumps from
+-- tenant to tenant, however much each has to catch up with.
+-- index: catchup_to_run, trigger_catchup_waiting
 -- returns: tenant_id, waiting
-SELECT c.tenant_id,
+WITH RECURSIVE tenant AS (
+    (SELECT tenant_id FROM jobs_catchup
+     WHERE finished_at IS NULL AND reason = '' AND (policy = 'fire_all' OR cursor >= until_at)
+     ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT following.tenant_id FROM tenant, LATERAL (
+        SELECT c.tenant_id FROM jobs_catchup c
+        WHERE c.finished_at IS NULL AND c.reason = '' AND (c.policy = 'fire_all' OR c.cursor >= c.until_at)
+          AND c.tenant_id > tenant.tenant_id
+        ORDER BY c.tenant_id LIMIT 1) following
+)
+SELECT tenant_id,
        (SELECT count(*) FROM jobs_trigger t
-        WHERE t.tenant_id = c.tenant_id AND t.origin IN ('catchup', 'backfill') AND t.state = 'pending' AND NOT t.held)
-           AS waiting
-FROM (SELECT DISTINCT tenant_id FROM jobs_catchup
-      WHERE finished_at IS NULL AND (policy = 'fire_all' OR cursor >= until_at)) c
-ORDER BY c.tenant_id;
+        WHERE t.tenant_id = tenant.tenant_id AND t.origin IN ('catchup', 'backfill') AND t.state = 'pending'
+          AND NOT t.held) AS waiting
+FROM tenant
+ORDER BY tenant_id;
 
 -- name: take_decided
 -- One tenant's catch-up, of the beat's partitions (null: all), with firings that are to run, in order of id after
--- %(after)s, locked until the transaction ends. A job that has enough of them waiting gets no more: they run one at a
--- time. None at all unless every lease over those partitions still holds.
+-- %(after)s, locked until the transaction ends. Of a job whose firings may not overlap the next one comes only when
+-- nothing else of the job is due or under way, so that none has to wait parked; of another a few may wait. None at all
+-- unless every lease over those partitions still holds.
 -- locks: catch-up rows, SKIP LOCKED
--- index: catchup_unfinished, primary key of jobs_job, trigger_unfinished_of_job
--- returns: the catch-up, and of its job what a schedule and a trigger need
+-- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_of_job, jobversion_of_job
+-- returns: the catch-up, room (how many may be made now), of its job what a trigger needs, and its schedule as in
+-- take_undecided
 SELECT c.id, c.job_id, c.tenant_id, c.origin, c.policy, c.until_at, c.cursor, c.tail, j.version AS job_version, j.job_type,
        j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy,
-       j.cron_dialect, j.created_at, carillon_now() AS taken_at
-FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j
-WHERE c.finished_at IS NULL AND c.tenant_id = %(tenant_id)s AND c.id > %(after)s::uuid
-  AND (c.policy = 'fire_all' OR c.cursor >= c.until_at) AND j.status IN ('active', 'completed')
-  AND (SELECT count(*) FROM (
-           SELECT 1 FROM jobs_trigger t
-           WHERE t.job_id = c.job_id AND t.state = 'pending' AND t.origin IN ('catchup', 'backfill')
-           LIMIT %(backlog)s) w) < %(backlog)s
+       j.cron_dialect, j.created_at, past.schedule AS past_schedule, carillon_now() AS taken_at, room.n AS room
+FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
+    SELECT CASE WHEN j.overlap_policy = 'allow' AND c.origin <> 'backfill' AND c.policy <> 'backfill'
+        THEN %(backlog)s - (SELECT count(*) FROM (
+            SELECT 1 FROM jobs_trigger t
+            WHERE t.job_id = c.job_id AND t.state = 'pending' AND t.origin IN ('catchup', 'backfill')
+            LIMIT %(backlog)s) w)
+        ELSE 1 - (SELECT count(*) FROM (
+            SELECT 1 FROM jobs_trigger t
+            WHERE t.job_id = c.job_id AND (t.state IN ('queued', 'running') OR t.state = 'pending'
+                AND (t.due_at <= carillon_now() OR t.origin IN ('catchup', 'backfill')))
+            LIMIT 1) w)
+        END AS n OFFSET 0) room LEFT JOIN LATERAL (
+    SELECT v.schedule FROM jobs_jobversion v
+    WHERE c.job_version <> j.version AND v.job_id = c.job_id AND v.version = c.job_version
+    ORDER BY v.valid_from DESC, v.id DESC LIMIT 1) past ON true
+WHERE c.finished_at IS NULL AND c.reason = '' AND (c.policy = 'fire_all' OR c.cursor >= c.until_at)
+  AND c.tenant_id = %(tenant_id)s AND c.id > %(after)s::uuid AND j.status IN ('active', 'completed') AND room.n > 0
   AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
   AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
        SELECT count(*) FROM jobs_lease
@@ -87,9 +116,10 @@ FOR UPDATE OF c SKIP LOCKED;
 -- name: recorded
 -- The firings of some jobs, each in a stretch of time, that have a trigger already.
 -- index: trigger_one_per_firing
--- returns: job_id, scheduled_for; ascending for each job
-SELECT w.job_id, t.scheduled_for
-FROM unnest(%(job_ids)s::uuid[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[]) AS w(job_id, from_at, until_at),
+-- returns: nth (which stretch, from 1), scheduled_for; ascending for each
+SELECT w.nth, t.scheduled_for
+FROM unnest(%(job_ids)s::uuid[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[])
+         WITH ORDINALITY AS w(job_id, from_at, until_at, nth),
     LATERAL (SELECT scheduled_for FROM jobs_trigger
              WHERE job_id = w.job_id AND scheduled_for >= w.from_at AND scheduled_for <= w.until_at
              ORDER BY scheduled_for LIMIT %(limit)s) t;
@@ -150,9 +180,15 @@ FROM unnest(%(ids)s::uuid[], %(cursors)s::timestamptz[], %(tails)s::text[], %(fi
 WHERE c.id = ANY(%(ids)s::uuid[]) AND c.id = n.id AND c.finished_at IS NULL;
 
 -- name: end_job
--- End what a job still had to catch up with: it was edited, cancelled or deleted. Waits for a step that holds it.
+-- Let nothing more run of what a job still had to catch up with: it was cancelled or deleted. What an outage left is put
+-- on record by the leader, however much it is; a backfill owes nothing. Waits for a step that holds one.
 -- index: catchup_of_job
--- returns: what was left undecided of each
-UPDATE jobs_catchup SET finished_at = carillon_clock()
-WHERE job_id = %(job_id)s AND finished_at IS NULL
-RETURNING id, job_version, origin, from_at, until_at, cursor, tail;
+UPDATE jobs_catchup SET
+    reason = CASE WHEN origin = 'backfill' THEN reason ELSE 'misfire' END,
+    finished_at = CASE WHEN origin = 'backfill' THEN carillon_clock() END
+WHERE job_id = %(job_id)s AND finished_at IS NULL AND reason = '';
+
+-- name: give_up
+-- End catch-up whose schedule can no longer be computed, so that nobody can tell what it comprised.
+-- index: primary key
+UPDATE jobs_catchup SET finished_at = carillon_clock() WHERE id = ANY(%(ids)s::uuid[]) AND finished_at IS NULL;

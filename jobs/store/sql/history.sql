@@ -28,6 +28,51 @@ DELETE FROM django_celery_results_taskresult WHERE id = ANY(ARRAY(
     ORDER BY date_done LIMIT %(limit)s))
 RETURNING id;
 
+-- name: purge_catchups
+-- Drop catch-up that was finished before the retention began, a bounded number at a time.
+-- index: primary key (UUIDv7 ids follow time)
+-- returns: id
+DELETE FROM jobs_catchup WHERE id = ANY(ARRAY(
+    SELECT id FROM jobs_catchup
+    WHERE id < %(before_id)s::uuid AND finished_at < carillon_now() - %(retention)s
+    ORDER BY id LIMIT %(limit)s))
+RETURNING id;
+
+-- name: purge_ranges
+-- Drop ranges of skipped firings that end before the retention began, a bounded number at a time. A range is put on
+-- record after its firings, so that the ids of those past retention are, too.
+-- index: primary key (UUIDv7 ids follow time)
+-- returns: id
+DELETE FROM jobs_skippedrange WHERE id = ANY(ARRAY(
+    SELECT id FROM jobs_skippedrange
+    WHERE id < %(before_id)s::uuid AND until_at < carillon_now() - %(retention)s
+    ORDER BY id LIMIT %(limit)s))
+RETURNING id;
+
+-- name: purge_versions
+-- Drop entries of timelines that another one followed before the retention began, and that no catch-up in hand goes by.
+-- What was in force when it began stays. Walks the timelines on from one entry, since most are in force and stay.
+-- index: jobversion_of_job, catchup_of_job, primary key
+-- returns: the last entry looked at (job_id, valid_from, id), how many there were and how many of them were dropped
+WITH page AS MATERIALIZED (
+    SELECT id, job_id, version, valid_from FROM jobs_jobversion
+    WHERE (job_id, valid_from, id) > (%(after_job_id)s::uuid, %(after_valid_from)s::timestamptz, %(after_id)s::uuid)
+    ORDER BY job_id, valid_from, id LIMIT %(limit)s
+), dropped AS (
+    DELETE FROM jobs_jobversion WHERE id = ANY(ARRAY(
+        SELECT p.id FROM page p
+        WHERE p.valid_from < carillon_now() - %(retention)s
+          AND (SELECT v.id FROM jobs_jobversion v
+               WHERE v.job_id = p.job_id AND (v.valid_from, v.id) > (p.valid_from, p.id)
+                 AND v.valid_from <= carillon_now() - %(retention)s
+               ORDER BY v.valid_from, v.id LIMIT 1) IS NOT NULL
+          AND (SELECT c.id FROM jobs_catchup c
+               WHERE c.job_id = p.job_id AND c.job_version = p.version AND c.finished_at IS NULL LIMIT 1) IS NULL))
+    RETURNING id
+)
+SELECT job_id, valid_from, id, (SELECT count(*) FROM page) AS looked_at, (SELECT count(*) FROM dropped) AS dropped
+FROM page ORDER BY job_id DESC, valid_from DESC, id DESC LIMIT 1;
+
 -- name: store_result
 -- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it.
 INSERT INTO django_celery_results_taskresult

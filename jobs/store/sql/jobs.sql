@@ -1,14 +1,17 @@
 -- name: take_due
 -- Jobs of the beat's partitions (null: all) whose next instant enters the look-ahead window, locked until the
--- transaction ends. Another beat takes others. None at all unless every lease over those partitions still holds.
+-- transaction ends. Another beat takes others. With %(ids)s, those of them alone. None at all unless every lease over
+-- those partitions still holds.
 -- locks: job rows, SKIP LOCKED
--- index: job_next_fire; since Postgres 17 other beats' jobs are passed over inside it
--- returns: what a schedule needs, since when a firing without jitter is on time, and the window's end
+-- index: job_next_fire; since Postgres 17 other beats' jobs are passed over inside it; or the primary key
+-- returns: what a schedule and its misfire policy need, since when a firing without jitter is on time, and the window's
+-- end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
-       starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy,
-       carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
+       starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy, catchup_window,
+       max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+  AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
   AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
        SELECT count(*) FROM jobs_lease
@@ -17,6 +20,26 @@ WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillo
 ORDER BY next_fire_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: peek_due
+-- A crowd of jobs that take_due would give, and some whose next instant is not past by much, which a crowd would hide.
+-- Nothing is locked.
+-- index: job_next_fire
+-- returns: what a schedule needs, and the present
+(SELECT id, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at, dst_policy, cron_dialect,
+        created_at, next_fire_at, carillon_now() AS now
+ FROM jobs_job
+ WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
+ ORDER BY next_fire_at LIMIT %(limit)s)
+UNION ALL
+(SELECT id, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at, dst_policy, cron_dialect,
+        created_at, next_fire_at, carillon_now() AS now
+ FROM jobs_job
+ WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+   AND next_fire_at > carillon_now() - interval '10 seconds'
+   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
+ ORDER BY next_fire_at LIMIT %(fresh)s);
 
 -- name: materialize
 -- Insert the firings as triggers; a firing that has its trigger already is left alone.

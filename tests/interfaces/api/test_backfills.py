@@ -142,16 +142,26 @@ class TestABackfill:
         catch_up()
         assert len(backfilled(job)) == 13
 
-    @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-    def test_ends_when_its_job_is_edited_or_removed(
-        self, owner: Caller, job: Job, method: str, catch_up: Callable[..., None]
+    def test_ends_when_its_job_is_removed(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
     ) -> None:
         owner.post(f"/jobs/{job.id}/backfill", STRETCH)
         catch_up(seconds=3)
-        owner.call(method, f"/jobs/{job.id}", OTHER_SCHEDULE if method == "PATCH" else None)
+        owner.call("DELETE", f"/jobs/{job.id}")
         catch_up()
         assert (len(backfilled(job)), CatchUp.objects.filter(finished_at=None).count()) == (3, 0)
         assert not SkippedRange.objects.exists()
+
+    def test_goes_on_by_the_schedule_it_began_under_when_its_job_is_edited(
+        self, owner: Caller, job: Job, catch_up: Callable[..., None]
+    ) -> None:
+        owner.post(f"/jobs/{job.id}/backfill", STRETCH)
+        catch_up(seconds=3)
+        owner.patch(f"/jobs/{job.id}", OTHER_SCHEDULE)
+        catch_up()
+        assert backfilled(job) == [START + 10 * MINUTE * k for k in range(13)]
+        versions = Trigger.objects.filter(job=job, origin="backfill").order_by("id")
+        assert list(versions.values_list("job_version", flat=True)) == [1] * 3 + [2] * 10
 
     def test_goes_on_when_its_job_is_renamed(self, owner: Caller, catch_up: Callable[..., None]) -> None:
         schedule = {"type": "cron", "cron": "*/10 * * * *"}
@@ -176,19 +186,33 @@ class TestAnOutageNotYetDecided:
             until_at=END,
             cursor=START + 30 * MINUTE,
             tail=[START + 30 * MINUTE],
+            window_start=START + HOUR,
+            max_catchup=100,
             created_at=END,
         )
 
-    @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-    def test_is_counted_as_missed_when_its_job_is_edited_or_removed(
-        self, owner: Caller, job: Job, left: CatchUp, method: str
+    def test_is_skipped_by_the_leader_when_its_job_is_removed(
+        self, owner: Caller, job: Job, left: CatchUp, catch_up: Callable[..., None]
     ) -> None:
-        owner.call(method, f"/jobs/{job.id}", OTHER_SCHEDULE if method == "PATCH" else None)
+        owner.call("DELETE", f"/jobs/{job.id}")
+        assert not SkippedRange.objects.exists()
+        catch_up(seconds=1)
         [skipped] = SkippedRange.objects.all()
         assert (skipped.count, skipped.reason, skipped.job_version) == (10, "misfire", 1)
         assert (skipped.from_at, skipped.until_at) == (START + 30 * MINUTE, END)
         left.refresh_from_db()
         assert left.finished_at is not None
+
+    def test_is_decided_by_its_own_schedule_when_its_job_is_edited(
+        self, owner: Caller, job: Job, left: CatchUp, catch_up: Callable[..., None]
+    ) -> None:
+        changes = {**OTHER_SCHEDULE, "misfire_policy": "skip", "catchup_window_seconds": 86_400}
+        assert owner.patch(f"/jobs/{job.id}", changes).status_code == 200
+        catch_up(seconds=3)
+        ranges = SkippedRange.objects.order_by("from_at").values_list("reason", "count", "job_version")
+        assert list(ranges) == [("misfire", 3, 1), ("coalesced", 6, 1)]
+        late = Trigger.objects.get(job=job, origin="catchup")
+        assert (late.scheduled_for, late.job_version) == (END, 2)
 
     def test_keeps_its_job_from_being_completed(self, job: Job, left: CatchUp) -> None:
         assert jobs.complete(after=UUID(int=0), limit=10)[1] == 0
