@@ -7,8 +7,10 @@ that a trigger is not to run, its gate says so.
 from typing import Any
 
 from jobs.core.policies import MisfirePolicy, OverlapPolicy
+from jobs.core.states import TriggerState
 from jobs.explain.gate import Gate, counted, moment, span
-from jobs.store.insight.explain import MOST_COUNTED
+from jobs.models import Origin
+from jobs.store.insight.explain import MOST_UNFINISHED
 
 
 def misfire(fact: Any) -> Gate:
@@ -45,7 +47,7 @@ def _fate_of_the_missed(fact: Any) -> str | None:
 def overlap(fact: Any) -> Gate:
     limit = 1 if fact.serial else fact.max_concurrent
     counts_retrying = fact.serial and not fact.must_run
-    used = fact.others if counts_retrying else fact.others_in_flight
+    used = fact.others_under_way if counts_retrying else fact.others_in_flight
     what = "unfinished" if counts_retrying else "in flight"
     rule = "one at a time" if fact.serial else f"at most {limit:,} at once (max_concurrent)"
     figures = (
@@ -60,6 +62,8 @@ def overlap(fact: Any) -> Gate:
 def _obstacle(fact: Any, limit: int, used: int) -> str | None:
     """How others of its job stand in the way, to follow the figures; None when they do not."""
     policy = fact.overlap_policy
+    if policy == OverlapPolicy.REPLACE and fact.state == TriggerState.RETRYING and _is_replaced(fact):
+        return "; a newer one that is due replaces it"
     # Of those that are due together only so many go as may be in flight.
     crowded = fact.others_in_flight + _go_before(fact) >= limit
     if fact.must_run or not fact.serial or policy == OverlapPolicy.ALLOW:
@@ -82,14 +86,32 @@ def _obstacle(fact: Any, limit: int, used: int) -> str | None:
 
 
 def _go_before(fact: Any) -> int:
-    """How many of its job's own dispatch takes before it. Of missed ones ``fire_once`` lets the latest go."""
-    goes = fact.misfire_policy == MisfirePolicy.FIRE_ONCE and fact.missed_before and not fact.missed
-    return int(fact.due_before) + int(goes)
+    """How many of its job's own, due before it, dispatch takes before it."""
+    newest = {MisfirePolicy.FIRE_ONCE: 1, MisfirePolicy.BACKFILL: fact.max_catchup}.get(
+        fact.misfire_policy, 0
+    )
+    is_missed = fact.missed and fact.state == TriggerState.PENDING and fact.origin == Origin.SCHEDULE
+    late = max(0, min(fact.missed_before, newest - fact.later_missed - is_missed))
+    must, may = fact.must_before, fact.on_time_before
+    if fact.misfire_policy == MisfirePolicy.BACKFILL:
+        must += late
+    else:
+        may += late
+    # What is unfinished keeps those back that need not run; a trigger that is to be retried is unfinished.
+    kept_back = fact.overlap_policy != OverlapPolicy.ALLOW and (
+        fact.others_under_way or fact.state == TriggerState.RETRYING
+    )
+    return int(must + (0 if kept_back else may))
+
+
+def _is_replaced(fact: Any) -> bool:
+    """Whether one of its job is due that stops what is unfinished."""
+    return bool(fact.newer_due or fact.on_time_before or fact.missed_before)
 
 
 def _first_in_line(fact: Any, *, older: bool = False) -> str:
     if before := _go_before(fact):
-        return f"; {counted(before, 'earlier one', most=MOST_COUNTED)} of the job due before it"
+        return f"; {counted(before, 'earlier one', most=MOST_UNFINISHED)} of the job due before it"
     return "; an earlier one of the job waits before it" if older else ""
 
 
@@ -98,18 +120,20 @@ def _not_released(fact: Any) -> str | None:
     if not fact.parked or fact.parked_until is not None:
         return None
     allows = fact.overlap_policy == OverlapPolicy.ALLOW
-    busy = fact.others_in_sight + (fact.others_in_flight if allows else fact.others)
+    busy = fact.others_in_sight + (fact.others_in_flight if allows else fact.others_visible)
     if (fact.max_concurrent if allows else 1) - busy > fact.parked_before:
         return None
-    return f"; {counted(fact.parked_before, 'earlier one', most=MOST_COUNTED)} of the job wait with it"
+    return f"; {counted(fact.parked_before, 'earlier one', most=MOST_UNFINISHED)} of the job wait with it"
 
 
 def concurrency_key(fact: Any) -> Gate:
     if not fact.key:
         return Gate("concurrency_key", True, "Its job has no concurrency key.")
-    used, limit = fact.key_in_flight, fact.max_concurrent
-    detail = (
-        f"Concurrency key {fact.key}: {used:,} in flight, its job starts below {limit:,} (max_concurrent)."
+    used, limit, before = fact.key_in_flight, fact.max_concurrent, _go_before(fact)
+    figures = (
+        f"Concurrency key {fact.key}: {used:,} in flight, its job starts below {limit:,} (max_concurrent)"
     )
-    blockers = tuple(fact.key_ids or ()) if used >= limit else ()
-    return Gate("concurrency_key", used < limit, detail, limit=limit, used=used, blockers=blockers)
+    if used + before < limit:
+        return Gate("concurrency_key", True, f"{figures}.", limit=limit, used=used)
+    detail = f"{figures}{_first_in_line(fact) if used < limit else ''}."
+    return Gate("concurrency_key", False, detail, limit=limit, used=used, blockers=tuple(fact.key_ids or ()))

@@ -212,7 +212,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "explain.trigger_facts": lambda s: {
         "id": one(s.ids),
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
-        "most": 1000,
+        "most": 10_000,
+        "most_ahead": 1000,
         "named": 10,
         "silence": HOUR,
     },

@@ -8,8 +8,8 @@ from jobs.store.insight.workers import GONE_AFTER
 
 _SQL = db.queries("explain")
 #: Counts of what goes first end here.
-MOST_COUNTED = 1_000
-#: A job's unfinished triggers are counted as far as this.
+MOST_AHEAD = 1_000
+#: Of a job's unfinished triggers so many are looked at.
 MOST_UNFINISHED = 10_000
 #: Of the triggers that stand in the way, so many are named.
 MOST_NAMED = 10
@@ -18,7 +18,12 @@ MOST_NAMED = 10
 def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
     """The one row of ``trigger_facts``; None when the tenant has no such trigger. One statement."""
     rows = _SQL["trigger_facts"](
-        id=trigger_id, tenant_id=tenant_id, most=MOST_COUNTED, named=MOST_NAMED, silence=GONE_AFTER
+        id=trigger_id,
+        tenant_id=tenant_id,
+        most=MOST_UNFINISHED,
+        most_ahead=MOST_AHEAD,
+        named=MOST_NAMED,
+        silence=GONE_AFTER,
     )
     return rows[0] if rows else None
 
