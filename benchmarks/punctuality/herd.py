@@ -22,8 +22,8 @@ ALONE = (10_000, 100_000, 1_000_000)
 LEAD, LEAD_EACH = timedelta(seconds=3), timedelta(microseconds=500)
 #: Longer than the look-ahead, so that nothing is materialized while jobs are still being registered.
 LONG_LEAD, LONG_FROM = timedelta(seconds=65), 20_000
-REGISTERING = timedelta(seconds=2)
-REGISTERING_EACH = timedelta(microseconds=150)
+REGISTERING = timedelta(seconds=3)
+REGISTERING_EACH = timedelta(microseconds=200)
 TRIGGERS_PER_SECOND_AT_LEAST = 500
 
 

@@ -35,13 +35,9 @@ def _beat(
     environment = {"BENCH_BROKER": stage.broker_url, "BENCH_REDIS": stage.redis_url}
     if database:
         environment["BENCH_DATABASE"] = stage.database(f"bench_{name}")
-    due_at = time.time() + LEAD_SECONDS + LEAD_SECONDS_EACH * count
     module = f"{PACKAGE}.{name}"
-    stage.run(
-        f"{name}: registering {count:,} entries",
-        ("-m", module, str(count), str(due_at)),
-        environment=environment,
-    )
+    register = ("-m", module, str(count), str(LEAD_SECONDS + LEAD_SECONDS_EACH * count))
+    due_at = float(stage.run(f"{name}: registering {count:,} entries", register, environment=environment))
     celery = ("-m", "celery", "-A", module)
     worker = (*celery, "worker", "-c", str(WORKER_PROCESSES))
     beat = (*celery, "beat", "-S", scheduler, "--pidfile=")

@@ -90,8 +90,8 @@ class Stage:
             self.db.execute(sql.SQL(statement).format(sql.Identifier(name)))
         return self._database_url.replace("@/carillon?", f"@/{name}?")
 
-    def run(self, what: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
-        """Run ``python argv`` to its end. Raises ``BenchError`` with what it printed when it fails."""
+    def run(self, what: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+        """Run ``python argv`` to its end. Returns what it printed; raises ``BenchError`` with that when it fails."""
         self.say(what)
         done = subprocess.run(
             [sys.executable, *argv],
@@ -103,6 +103,7 @@ class Stage:
         )
         if done.returncode:
             raise BenchError(f"{what} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
 
     @contextmanager
     def actor(

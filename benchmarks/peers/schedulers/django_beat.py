@@ -1,7 +1,7 @@
-"""django-celery-beat: Celery's beat with its schedule in a database. ``python -m …django_beat COUNT DUE_AT`` registers.
+"""django-celery-beat: Celery's beat with its schedule in a database. ``python -m …django_beat COUNT LEAD`` registers.
 
 It is a Django project of its own, in a database of its own (``BENCH_DATABASE``) on the stage's Postgres. All entries
-fall due at ``DUE_AT`` (Unix seconds), and then not for an hour.
+fall due ``LEAD`` seconds from when it begins to, which it prints (Unix seconds), and then not for an hour.
 """
 
 import os
@@ -46,12 +46,13 @@ app.conf.update(
 app.task(name="stamp")(stamps.stamp)
 
 
-def register(count: int, due_at: datetime) -> None:
-    """Make the tables and store ``count`` entries."""
+def register(count: int, lead: timedelta) -> datetime:
+    """Make the tables and store ``count`` entries. Returns when they fall due."""
     from django.core.management import call_command
     from django_celery_beat.models import IntervalSchedule, PeriodicTask, PeriodicTasks
 
     call_command("migrate", "--no-input", verbosity=0)
+    due_at = datetime.now(UTC) + lead
     hourly = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.HOURS)
     names = [f"entry-{number}" for number in range(count)]
     PeriodicTask.objects.bulk_create(
@@ -59,7 +60,8 @@ def register(count: int, due_at: datetime) -> None:
         for name in names
     )
     PeriodicTasks.update_changed()
+    return due_at
 
 
 if __name__ == "__main__":
-    register(int(sys.argv[1]), datetime.fromtimestamp(float(sys.argv[2]), UTC))
+    print(register(int(sys.argv[1]), timedelta(seconds=float(sys.argv[2]))).timestamp())

@@ -1,6 +1,6 @@
-"""RedBeat: Celery's beat with its schedule in Redis. ``python -m …redbeat COUNT DUE_AT`` registers entries.
+"""RedBeat: Celery's beat with its schedule in Redis. ``python -m …redbeat COUNT LEAD`` registers entries.
 
-All of them fall due at ``DUE_AT`` (Unix seconds), and then not for an hour.
+All of them fall due ``LEAD`` seconds from when it begins to, which it prints (Unix seconds), and then not for an hour.
 """
 
 import os
@@ -26,14 +26,16 @@ app.conf.update(
 app.task(name="stamp")(stamps.stamp)
 
 
-def register(count: int, due_at: datetime) -> None:
-    """Store ``count`` entries."""
+def register(count: int, lead: timedelta) -> datetime:
+    """Store ``count`` entries. Returns when they fall due."""
+    due_at = datetime.now(UTC) + lead
     for number in range(count):
         name = f"entry-{number}"
         RedBeatSchedulerEntry(
             name, "stamp", schedule(EVERY, app=app), args=(name,), last_run_at=due_at - EVERY, app=app
         ).save()
+    return due_at
 
 
 if __name__ == "__main__":
-    register(int(sys.argv[1]), datetime.fromtimestamp(float(sys.argv[2]), UTC))
+    print(register(int(sys.argv[1]), timedelta(seconds=float(sys.argv[2]))).timestamp())
