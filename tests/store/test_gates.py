@@ -66,7 +66,11 @@ class TestConcurrencyKeys:
     def test_leave_room_to_other_keys_and_none(self) -> None:
         tenant = make_tenant()
         keys = ["a", "a", "b", "", ""]
-        triggers = [make_trigger(make_job(tenant, concurrency_key=key, max_concurrent=1)) for key in keys]
+        due_at = factories.now() - MINUTE
+        triggers = [
+            make_trigger(make_job(tenant, concurrency_key=key, max_concurrent=1), due_at=due_at + n * SECOND)
+            for n, key in enumerate(keys)
+        ]
         assert sorted(queued_ids()) == sorted(triggers[i].id for i in (0, 2, 3, 4))
 
     def test_are_noted_on_what_is_in_flight(self) -> None:
