@@ -37,7 +37,7 @@ bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput p
 	@$(PY) -m benchmarks $(NAME) $(if $(SCALE),--scale $(SCALE)) $(if $(JSON),--json)
 
 chaos: $(VENV)/.dev ## Kill -9 beats and workers of a real cluster and judge it from outside; SEED=n repeats a course
-	@PROFILE="$(PROFILE)" SEED="$(SEED)" $(PY) -m pytest tests/cluster -m cluster
+	@PROFILE="$(PROFILE)" SEED="$(SEED)" CAPS_SECONDS="$(or $(CAPS_SECONDS),300)" $(PY) -m pytest tests/cluster -m cluster
 
 lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt (needs the network)
 	@$(PIP) uv

@@ -1,6 +1,7 @@
 """No cap is ever exceeded: three dispatchers, four workers, one of each killed, sampled every 50 ms (DESIGN §2.7, §8).
 
-``CAPS_SECONDS`` says how long, ``SEED`` repeats the choice of who is killed.
+``CAPS_SECONDS`` says how long (``make chaos``: five minutes), ``SEED`` repeats the choice of who is killed. With a lock
+of dispatch, or one of its counts, taken out, it fails within 20 s.
 """
 
 import os
@@ -39,15 +40,21 @@ def endure(stage: Stage, rng: random.Random) -> None:
 
 def assert_paced(stage: Stage) -> str:
     """The rate-limited tenant got what its rate gives and no more, at once and in all. Returns the figures."""
-    of_tenant = "FROM jobs_trigger WHERE tenant_id = (SELECT id FROM tenants_tenant WHERE slug = 'paced')"
-    moments = [row[0] for row in stage.query(f"SELECT queued_at {of_tenant} AND queued_at IS NOT NULL")]
+    rows = stage.query(
+        "SELECT queued_at, fence - crash_count FROM jobs_trigger "
+        "WHERE tenant_id = (SELECT id FROM tenants_tenant WHERE slug = 'paced') AND fence > 0"
+    )
+    moments = [moment for moment, _ in rows if moment]
     # Reap spends a fence with each crash it counts, dispatch all others.
-    [(dispatched,)] = stage.query(f"SELECT sum(fence - crash_count)::int {of_tenant}")
+    dispatched = sum(times for _, times in rows)
     seconds = (max(moments) - min(moments)).total_seconds()
     allowed = load.PER_SECOND * seconds + load.BURST
     burst = fullest(moments, per_second=load.PER_SECOND)
+    # While Redis does not answer all is let through, by design.
+    away = stage.log_path.read_text().count("rate limits away")
     figures = (
-        f"{dispatched} of {allowed:.1f} dispatched in {seconds:.1f} s, burst {burst:.2f} of {load.BURST}"
+        f"{dispatched} dispatched in {seconds:.1f} s of {allowed:.1f} allowed, a burst of {burst:.2f} of {load.BURST}, "
+        f"rate limits away {away} times"
     )
     assert dispatched <= allowed, figures
     assert burst <= load.BURST + 0.01, figures
@@ -61,11 +68,11 @@ class TestCaps:
         with Stage(beats=3, workers=4, **load.ENVIRONMENT) as stage:
             url = stage.environment["DATABASE_URL"]
             load.create(stage)
-            with sampling(url, load.CAPS | load.OTHER_CAPS) as record, load.fed(url):
+            with load.fed(url), load.jostled(url), sampling(url, load.CAPS | load.OTHER_CAPS) as record:
                 endure(stage, rng)
             by_stamps = highest_by_stamps(stage.query(sampler.STRETCHES))
             report(record, by_stamps, stage)
-            assert not record.excesses, record.excesses
+            assert not record.excesses[:9], f"{len(record.excesses)} times too many in flight"
             over = {subject: n for subject, n in by_stamps.items() if n > record.caps.get(subject, n)}
             assert not over, f"exceeded between samples, by the stamps: {over}"
             idle = {

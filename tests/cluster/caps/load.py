@@ -1,10 +1,11 @@
-"""A load that wants more than every cap gives: six tenants, and for each job some twenty firings that wait.
+"""A load that wants more than every cap gives: seven tenants, and for each job some twenty firings that wait.
 
-Each kind of cap has a job type of its own, so that one that is shut does not keep another from filling up. Jobs come
-through the API and fire every second by schedule; what they lack to keep their cap filled is inserted as runs by hand.
+Tenants and keys spread over job types, and types over tenants, so that no lock of dispatch does another one's work.
+Jobs come through the API and fire every second by schedule; what they lack is inserted as runs by hand.
 """
 
 import json
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -31,39 +32,40 @@ TENANTS = {
     "roomy": {"max_in_flight": 8},
     "eager": {"max_in_flight": FREE},
     "hasty": {"max_in_flight": FREE, "weight": 300},
+    "keen": {"max_in_flight": FREE},
     "mixed": {"max_in_flight": FREE},
     "paced": {"max_in_flight": FREE, "rate_per_second": PER_SECOND, "rate_burst": BURST},
 }
 ALLOW = {"overlap_policy": "allow", "max_concurrent": FREE}
-#: tenant -> job -> its definition
-JOBS: dict[str, dict[str, dict[str, Any]]] = {
-    "tight": {f"work-{n}": {"job_type": "caps.tenants", **ALLOW} for n in range(3)},
-    "roomy": {
-        f"work-{priority}": {"job_type": "caps.tenants", "priority": priority, **ALLOW}
-        for priority in ("critical", "high", "low")
-    },
-    **{
-        tenant: {
-            f"{kind}-{n}": {"job_type": f"caps.{kind}", **ALLOW}
-            for kind in ("narrow", "wide")
-            for n in (1, 2)
-        }
-        for tenant in ("eager", "hasty")
-    },
-    "mixed": {
-        "allow-2": {"overlap_policy": "allow", "max_concurrent": 2},
-        "allow-3": {"overlap_policy": "allow", "max_concurrent": 3},
-        **{policy: {"overlap_policy": policy} for policy in ("skip", "queue", "collapse", "replace")},
-        **{
-            f"db-{n}": {"overlap_policy": "allow", "max_concurrent": 2, "concurrency_key": "db"}
-            for n in (1, 2, 3)
-        },
-        **{f"file-{n}": {"overlap_policy": "queue", "concurrency_key": "file"} for n in (1, 2)},
-    },
-    "paced": {"work": {"job_type": "caps.paced", **ALLOW}},
+
+
+def _jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Tenant, name and what its definition has of its own."""
+    for tenant in ("tight", "roomy", "paced"):
+        for kind, priority in (("a", "critical"), ("b", "high"), ("c", "low")):
+            yield tenant, priority, {"job_type": f"caps.{kind}", "priority": priority, **ALLOW}
+    for tenant in ("eager", "hasty", "keen"):
+        for kind in ("narrow", "wide"):
+            yield tenant, kind, {"job_type": f"caps.{kind}", **ALLOW}
+    for most, kind in ((2, "a"), (3, "b")):
+        yield "mixed", f"allow-{most}", {"job_type": f"caps.{kind}", **ALLOW, "max_concurrent": most}
+    for policy in ("skip", "queue", "collapse", "replace"):
+        yield "mixed", policy, {"job_type": "caps.c", "overlap_policy": policy}
+    for kind in "abc":
+        keyed = {"concurrency_key": "db", "max_concurrent": 2}
+        yield "mixed", f"db-{kind}", {"job_type": f"caps.{kind}", **ALLOW, **keyed}
+    for kind in "ab":
+        keyed = {"concurrency_key": "file"}
+        yield "mixed", f"file-{kind}", {"job_type": f"caps.{kind}", "overlap_policy": "queue", **keyed}
+
+
+JOBS = list(_jobs())
+_LIMITS = {
+    ("job", f"{tenant}/{name}"): job.get("max_concurrent", 1)
+    for tenant, name, job in JOBS
+    if tenant == "mixed"
 }
-_LIMITS = {name: job.get("max_concurrent", 1) for name, job in JOBS["mixed"].items()}
-_KEYED = [name for name, job in JOBS["mixed"].items() if "concurrency_key" in job]
+_KEYED = {("job", f"{tenant}/{name}") for tenant, name, job in JOBS if "concurrency_key" in job}
 #: What is in flight is to reach each of these, and to exceed none.
 CAPS: dict[Subject, int] = {
     ("tenant", "tight"): 3,
@@ -72,12 +74,12 @@ CAPS: dict[Subject, int] = {
     ("queue", "caps.wide"): WINDOW,
     ("key", "mixed/db"): 2,
     ("key", "mixed/file"): 1,
-    **{("job", f"mixed/{name}"): limit for name, limit in _LIMITS.items() if name not in _KEYED},
+    **{job: limit for job, limit in _LIMITS.items() if job not in _KEYED},
 }
-#: Caps that others keep from being reached.
+#: Caps that other ones keep from being reached.
 OTHER_CAPS: dict[Subject, int] = {
-    **{("job", f"mixed/{name}"): _LIMITS[name] for name in _KEYED},
-    **{("queue", f"caps.{name}"): WINDOW for name in ("tenants", "jobs", "narrow", "paced")},
+    **{job: limit for job, limit in _LIMITS.items() if job in _KEYED},
+    **{("queue", f"caps.{name}"): WINDOW for name in ("a", "b", "c", "narrow")},
 }
 
 CREATE_TENANTS = """
@@ -110,16 +112,9 @@ def create(stage: Stage) -> None:
     """The tenants and their jobs."""
     code = f"TENANTS = {TENANTS!r}\n{CREATE_TENANTS}"
     keys = json.loads(stage.manage("shell", "-v", "0", "-c", code).splitlines()[-1])
-    for tenant, jobs in JOBS.items():
-        for name, definition in jobs.items():
-            body = {
-                "name": name,
-                "job_type": "caps.jobs",
-                "schedule": {"type": "interval", "every_seconds": 1},
-                "payload": {},
-                **definition,
-            }
-            stage.call("POST", "/jobs", key=keys[tenant], body=body)
+    schedule = {"type": "interval", "every_seconds": 1}
+    for tenant, name, job in JOBS:
+        stage.call("POST", "/jobs", key=keys[tenant], body={"name": name, "schedule": schedule, **job})
 
 
 def fed(database_url: str) -> AbstractContextManager[None]:
@@ -127,3 +122,15 @@ def fed(database_url: str) -> AbstractContextManager[None]:
     return repeating(
         lambda cursor: cursor.execute(FEED, [WAITING]), database_url=database_url, every_seconds=0.25
     )
+
+
+#: As a dispatcher that takes its time: others leave out what it holds, and find it free a moment later.
+JOSTLE = """
+    WITH queues AS MATERIALIZED (SELECT 1 FROM jobs_queue WHERE random() < 0.5 FOR NO KEY UPDATE SKIP LOCKED),
+        tenants AS MATERIALIZED (SELECT 1 FROM tenants_tenant WHERE random() < 0.5 FOR NO KEY UPDATE SKIP LOCKED)
+    SELECT (SELECT count(*) FROM queues), (SELECT count(*) FROM tenants), pg_sleep(0.02)"""
+
+
+def jostled(database_url: str) -> AbstractContextManager[None]:
+    """Split the queues and tenants at random among the dispatchers, which otherwise mostly find all of them free."""
+    return repeating(lambda cursor: cursor.execute(JOSTLE), database_url=database_url, every_seconds=0.05)
