@@ -4,9 +4,7 @@ import random
 import time
 
 from jobs.handlers import Context, job_type
-
-#: Of the type ``caps.narrow``, over all tenants.
-NARROW_MAX_IN_FLIGHT = 5
+from tests.cluster.caps import NARROW_MAX_IN_FLIGHT
 
 
 @job_type("caps.a")

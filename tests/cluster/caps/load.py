@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tests.cluster.caps.handlers import NARROW_MAX_IN_FLIGHT
+from tests.cluster.caps import NARROW_MAX_IN_FLIGHT
 from tests.cluster.caps.sampler import Subject, repeating
 from tests.cluster.stage import Stage
 
