@@ -41,6 +41,11 @@ FOREVER = "echo ready; while :; do sleep 0.05; done"
 STUBBORN = f"trap '' TERM QUIT; {FOREVER}"
 
 
+def _hear_all_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Supervised:
     """A supervisor in a process of its own, its state and what it prints."""
 
@@ -71,13 +76,13 @@ def supervised(directory: Path, *specs: dict[str, Any]) -> Iterator[Supervised]:
     """A supervisor whose children have all said that they are ready."""
     command = [sys.executable, "-c", SUPERVISE, str(directory), json.dumps(specs)]
     with (directory / "output").open("wb") as output:
-        # A shell makes what it starts in the background ignore SIGINT, and that is inherited.
+        # A shell makes what it starts in the background ignore SIGINT, nohup SIGHUP, and that is inherited.
         process = subprocess.Popen(
             command,
             cwd=PROJECT_DIR,
             stdout=output,
             stderr=output,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=_hear_all_signals,
         )
     try:
         running = Supervised(process, directory)
