@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import outage
 from benchmarks.growth import history
 from benchmarks.growth import scale as registry
 from benchmarks.progress import Progress
-from benchmarks.punctuality import herd, lag
+from benchmarks.punctuality import herd, lag, outage
 from benchmarks.report import Report
 from benchmarks.sharing import fairness
 from benchmarks.speed import schedules, throughput, webhook
