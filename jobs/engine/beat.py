@@ -26,7 +26,9 @@ def served_types() -> dict[str, Lane]:
     """Every registered job type and how it is served."""
     batching = engine_settings().batching
     return {
-        job_type.name: Lane(job_type.max_in_flight, job_type.batch_size if batching else 1)
+        job_type.name: Lane(
+            job_type.max_in_flight, job_type.batch_size if batching else 1, at_once=job_type.is_async
+        )
         for job_type in registry.all_types()
     }
 

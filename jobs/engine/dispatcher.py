@@ -6,7 +6,7 @@ refuses, the rows are handed back at once; copies that got through after all car
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -21,16 +21,20 @@ from jobs.telemetry import get_logger
 log = get_logger()
 
 #: Up to this many triggers of one type in a dispatch go one a message, so that all workers share them; beyond it
-#: messages grow with the square, up to the batch size, because each message costs its worker two commits.
+#: messages grow with the square, up to the batch size, because each message costs its worker two commits. But a worker
+#: runs the triggers of one message at once where their handler is asynchronous: of those a full queue, which says that
+#: more is due than its workers keep up with, gets messages as large as may be.
 MESSAGES_PER_DISPATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """How one job type is served: its ``max_in_flight`` (None: unlimited) and the most triggers a message takes."""
+    """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
+    whether a worker runs those at once."""
 
     max_in_flight: int | None
     batch_size: int
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,16 @@ def dispatch(
         verb = "cancel" if reason in CANCEL_REASONS else "skip"
         log.info(verb, trigger_id=str(trigger_id), reason=reason)
     if result.queued:
-        _publish(result.queued, lanes, publish)
+        _publish(result, lanes, publish)
     return result
 
 
 def _publish(
-    queued: Sequence[Queued], lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
+    result: store.Dispatched, lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
 ) -> None:
+    queued = result.queued
     try:
-        publish(messages(queued, lanes))
+        publish(messages(queued, lanes, full=result.full))
     except PublishError as error:
         handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)
@@ -83,14 +88,20 @@ def _publish(
         log.debug("dispatch", trigger_id=str(item.id), fence=item.fence, job_type=item.job_type)
 
 
-def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane]) -> list[Message]:
-    """Group what was queued into messages: one trigger each when little is due, up to the type's batch size."""
+def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane], *, full: Container[str]) -> list[Message]:
+    """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
+
+    ``full`` names the job types whose queues have no room left.
+    """
     by_type = sorted(
         queued, key=lambda item: item.job_type
     )  # stable: keeps the order of dispatch within a type
     found = []
     for job_type, group in groupby(by_type, key=lambda item: item.job_type):
         grips = [Grip(item.id, item.fence) for item in group]
-        size = min(lanes[job_type].batch_size, math.ceil((len(grips) / MESSAGES_PER_DISPATCH) ** 2))
+        lane = lanes[job_type]
+        size = lane.batch_size
+        if not (lane.at_once and job_type in full):
+            size = min(size, math.ceil((len(grips) / MESSAGES_PER_DISPATCH) ** 2))
         found += [Message(job_type, tuple(grips[i : i + size])) for i in range(0, len(grips), size)]
     return found

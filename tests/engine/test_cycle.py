@@ -173,7 +173,7 @@ class TestPublish:
 
     def test_sends_one_trigger_a_message_while_little_is_due(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(MESSAGES_PER_DISPATCH)]
-        assert [len(m.grips) for m in messages(queued, {"a": Lane(None, 100)})] == [1] * len(queued)
+        assert [len(m.grips) for m in messages(queued, {"a": Lane(None, 100)}, full=())] == [1] * len(queued)
 
     @pytest.mark.parametrize(
         ("number", "batch_size", "longest"), [(64, 100, 4), (1000, 100, 100), (1000, 5, 5)]
@@ -182,13 +182,23 @@ class TestPublish:
         self, number: int, batch_size: int, longest: int
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
-        found = messages(queued, {"a": Lane(None, batch_size)})
+        found = messages(queued, {"a": Lane(None, batch_size)}, full=())
         assert max(len(m.grips) for m in found) == longest
         assert [grip.id for m in found for grip in m.grips] == [item.id for item in queued]
 
+    @pytest.mark.parametrize(
+        ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 1), (False, "a", 1)]
+    )
+    def test_packs_what_a_worker_runs_at_once_as_soon_as_more_is_due_than_the_queue_takes(
+        self, at_once: bool, full: str, largest: int
+    ) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(16)]
+        found = messages(queued, {"a": Lane(None, 50, at_once)}, full=full)
+        assert max(len(m.grips) for m in found) == largest
+
     def test_never_mixes_job_types_in_a_message(self) -> None:
         queued = [Queued(factories.new_id(), 1, "ab"[n % 2]) for n in range(200)]
-        found = messages(queued, {"a": Lane(None, 50), "b": Lane(None, 50)})
+        found = messages(queued, {"a": Lane(None, 50), "b": Lane(None, 50)}, full=())
         kinds = {item.id: item.job_type for item in queued}
         assert all({kinds[grip.id] for grip in m.grips} == {m.job_type} for m in found)
 

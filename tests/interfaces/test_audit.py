@@ -298,6 +298,15 @@ class TestNoDifference:
         make_trigger(job, origin="backfill", scheduled_for=job.created_at - DAY)
         assert kinds() == []
 
+    def test_is_found_in_a_replay_of_what_an_earlier_schedule_named(self, clock: Any) -> None:
+        job = create()
+        clock(5 * MINUTE)
+        beat()
+        replayed = make_trigger(job, "succeeded", scheduled_for=job.created_at + 90 * SECOND, replay_count=1)
+        assert kinds() == []
+        Trigger.objects.filter(id=replayed.id).update(replay_count=0)
+        assert kinds() == [("unexpected", replayed.scheduled_for)]
+
     @pytest.mark.parametrize("state", ["pending", "succeeded", "dead"])
     def test_is_found_where_a_backfill_runs_what_a_range_counts_as_skipped(
         self, clock: Any, state: str

@@ -114,9 +114,11 @@ class TestCaps:
         make_trigger(job, "queued")
         make_trigger(job, "running")
         make_triggers(job, 9)
-        assert len(dispatch(window=4).queued) == 3
+        result = dispatch(window=4)
+        assert (len(result.queued), result.full) == (3, {"noop"})
         result = dispatch(window=4)
         assert (result.queued, result.blocked) == ([], True)
+        assert dispatch(window=100).full == set()
 
 
 class TestFairness:

@@ -35,13 +35,14 @@ class Queued:
 class Dispatched:
     """What one dispatch did.
 
-    ``blocked``: due work remains that could not start (a cap, a full window). ``seconds_to_next``: until something
-    falls due that is not due yet; None when nothing waits.
+    ``blocked``: due work remains that could not start (a cap, a full window). ``full``: job types whose queues took all
+    they may hold. ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
     """
 
     queued: list[Queued] = field(default_factory=list)
     ended: dict[UUID, str] = field(default_factory=dict)
     blocked: bool = False
+    full: set[str] = field(default_factory=set)
     seconds_to_next: float | None = None
 
     @property
@@ -155,6 +156,8 @@ class _Pick:
         done.ended |= parking.make_way(by_verdict["wait"], by_verdict["replace"])
         chosen = self._admitted(by_verdict["dispatch"])
         done.queued += _queue(chosen)
+        taken = Counter(row.job_type for row in chosen)
+        done.full |= {row.job_type for row in chosen if taken[row.job_type] >= row.type_room}
         for row in chosen:
             self._gone[row.tenant_id] += 1
             if row.tenant_id in self._tokens:

@@ -48,7 +48,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
 -- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
--- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, verdict
+-- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, the room its queue had, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
@@ -188,7 +188,7 @@ WITH lane AS MATERIALIZED (
         ELSE first_verdict END AS job_verdict
     FROM counted
 )
-SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, CASE
+SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_room, CASE
     -- And of those of one concurrency key, over all its jobs.
     WHEN job_verdict = 'dispatch' AND concurrency_key <> ''
      AND key_in_flight + count(*) FILTER (WHERE job_verdict = 'dispatch') OVER (
