@@ -24,6 +24,7 @@ VERBS = {
     "execution.renew": {Verb.RENEW},
     "execution.finish": {Verb.SUCCEED, Verb.RETRY, Verb.BURY, Verb.CANCEL},
     "reap.reap_running": {Verb.REAP},
+    "reap.give_up": {Verb.RETRY, Verb.BURY, Verb.CANCEL},
     "reap.reap_queued": {Verb.REAP},
     "lifecycle.hand_back_job": {Verb.REAP},
     "lifecycle.skip_paused": {Verb.SKIP},

@@ -33,7 +33,7 @@ class AttemptAdmin(ReadOnlyAdmin):
                     ("shown_state", "number", "fence"),
                     ("started", "finished", "took"),
                     ("trigger_cell", "job_cell", "worker"),
-                    "message",
+                    ("message", "companions"),
                 )
             },
         ),

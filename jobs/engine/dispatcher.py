@@ -91,17 +91,35 @@ def _publish(
 def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane], *, full: Container[str]) -> list[Message]:
     """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
 
-    ``full`` names the job types whose queues have no room left.
+    ``full`` names the job types whose queues have no room left. A trigger travels alone when it is suspect, since it
+    may take its process with it; and when it may be started once only, unless all of a message start together anyway:
+    what waited its turn in a process that died would be lost without having been started.
     """
     by_type = sorted(
         queued, key=lambda item: item.job_type
     )  # stable: keeps the order of dispatch within a type
     found = []
     for job_type, group in groupby(by_type, key=lambda item: item.job_type):
-        grips = [Grip(item.id, item.fence) for item in group]
+        items = list(group)
         lane = lanes[job_type]
         size = lane.batch_size
         if not (lane.at_once and job_type in full):
-            size = min(size, math.ceil((len(grips) / MESSAGES_PER_DISPATCH) ** 2))
-        found += [Message(job_type, tuple(grips[i : i + size])) for i in range(0, len(grips), size)]
+            size = min(size, math.ceil((len(items) / MESSAGES_PER_DISPATCH) ** 2))
+        found += [Message(job_type, tuple(pack)) for pack in _packs(items, size, at_once=lane.at_once)]
     return found
+
+
+def _packs(items: Sequence[Queued], size: int, *, at_once: bool) -> list[list[Grip]]:
+    """Packs of up to ``size`` in the order in which their first ones were dispatched."""
+    packs: list[list[Grip]] = []
+    shared: list[Grip] = []
+    for item in items:
+        grip = Grip(item.id, item.fence)
+        if item.suspect or (item.at_most_once and not at_once):
+            packs.append([grip])
+        elif 0 < len(shared) < size:
+            shared.append(grip)
+        else:
+            shared = [grip]
+            packs.append(shared)
+    return packs

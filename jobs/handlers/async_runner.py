@@ -38,7 +38,7 @@ class AsyncRunner:
 
     def __init__(self, *, rules: egress.EgressRules | None = None, max_concurrent: int = 100) -> None:
         self._rules = rules
-        self._max_concurrent = max_concurrent
+        self.max_concurrent = max_concurrent
         self._pid = 0
         self._starting = threading.Lock()
 
@@ -98,7 +98,7 @@ class AsyncRunner:
         if self._egress is None:
             self._egress = egress.open_egress(self._rules or egress.EgressRules.from_settings())
         egress.current.set(self._egress)
-        room = asyncio.Semaphore(self._max_concurrent)
+        room = asyncio.Semaphore(self.max_concurrent)
         loop = asyncio.get_running_loop()
         stops: list[asyncio.Future[None]] = [loop.create_future() for _ in calls]
 

@@ -33,6 +33,8 @@ class Attempt(models.Model):
     traceback = models.TextField(blank=True)
     http_status = models.PositiveSmallIntegerField(null=True, blank=True)
     response_excerpt = models.TextField(blank=True)
+    #: How many other triggers its worker claimed with it, and so had in hand at first.
+    companions = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         managed = False

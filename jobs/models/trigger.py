@@ -29,7 +29,8 @@ class Trigger(models.Model):
     moves. ``held`` takes a trigger out of the dispatcher's sight, so that it costs nothing there: its job is paused, or
     (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
     ``parked_until``, when its target may be called again. ``concurrency_key`` is the job's as of the dispatch, for
-    counting. ``cancel_reason`` is why it is asked to stop.
+    counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the hand of a process that died,
+    perhaps of it, and travels alone ever since.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -54,6 +55,7 @@ class Trigger(models.Model):
     attempt_count = models.PositiveIntegerField(default=0)
     budget_start = models.PositiveIntegerField(default=0)
     crash_count = models.PositiveIntegerField(default=0)
+    suspect = models.BooleanField(default=False, db_default=False)
     replay_count = models.PositiveIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)

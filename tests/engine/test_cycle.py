@@ -196,6 +196,24 @@ class TestPublish:
         found = messages(queued, {"a": Lane(None, 50, at_once)}, full=full)
         assert max(len(m.grips) for m in found) == largest
 
+    def test_lets_a_suspect_travel_alone_and_the_others_as_before(self) -> None:
+        queued = [Queued(factories.new_id(), 1, "a", suspect=n in (0, 60)) for n in range(200)]
+        found = messages(queued, {"a": Lane(None, 50)}, full=())
+        assert [grip.id for m in found for grip in m.grips if len(m.grips) == 1][:2] == [
+            queued[0].id,
+            queued[60].id,
+        ]
+        assert sorted(len(m.grips) for m in found)[-3:] == [40, 40, 40]
+        assert {grip.id for m in found for grip in m.grips} == {item.id for item in queued}
+
+    @pytest.mark.parametrize(("at_once", "sizes"), [(False, {1}), (True, {40})])
+    def test_lets_what_may_start_once_travel_alone_unless_all_start_together(
+        self, at_once: bool, sizes: set[int]
+    ) -> None:
+        queued = [Queued(factories.new_id(), 1, "a", at_most_once=True) for _ in range(200)]
+        found = messages(queued, {"a": Lane(None, 50, at_once)}, full=())
+        assert {len(m.grips) for m in found} == sizes
+
     def test_never_mixes_job_types_in_a_message(self) -> None:
         queued = [Queued(factories.new_id(), 1, "ab"[n % 2]) for n in range(200)]
         found = messages(queued, {"a": Lane(None, 50), "b": Lane(None, 50)}, full=())

@@ -320,9 +320,43 @@ def stuck(ctx, payload):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
         time.sleep(60)
 
-grips = [Grip(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[1])]
-worker.perform(job_type="test.stuck", grips=grips, worker="w1", celery_task_id="c")
+@job_type("test.blocks", batch_size=3)
+async def blocks(ctx, payload):
+    if payload["stuck"]:
+        while True:
+            pass
+    import asyncio
+    await asyncio.Event().wait()
+
+grips = [Grip(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[2])]
+worker.perform(job_type=sys.argv[1], grips=grips, worker="w1", celery_task_id="c")
 """
+
+
+def perform_until_given_up(*triggers: Trigger) -> None:
+    """In a process of its own, which has to end itself."""
+    of = connection.settings_dict
+    user, host = quote(of["USER"] or ""), quote(of["HOST"] or "", safe="")
+    password = f":{quote(of['PASSWORD'])}" if of["PASSWORD"] else ""
+    url = f"postgresql://{user}{password}@/{of['NAME']}?host={host}" + (
+        f"&port={of['PORT']}" if of["PORT"] else ""
+    )
+    messages = json.dumps([[str(trigger.id), trigger.fence] for trigger in triggers])
+    ended_process = subprocess.run(
+        [sys.executable, "-c", STUCK, triggers[0].job_type, messages],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended_process.returncode == 70, ended_process.stderr.decode()[-2000:]
+
+
+def charged(trigger: Trigger) -> tuple[int, int, bool]:
+    """Its crashes, the attempts that its budget does not count, and whether it travels alone from now on."""
+    stored = row(trigger)
+    return stored["crash_count"], stored["budget_start"], stored["suspect"]
 
 
 class TestStuckHandler:
@@ -331,24 +365,34 @@ class TestStuckHandler:
             queued("test.stuck", payload={"stuck": stuck}, timeout=timedelta(milliseconds=200))
             for stuck in (False, True, False)
         ]
-        of = connection.settings_dict
-        user, host = quote(of["USER"] or ""), quote(of["HOST"] or "", safe="")
-        password = f":{quote(of['PASSWORD'])}" if of["PASSWORD"] else ""
-        url = f"postgresql://{user}{password}@/{of['NAME']}?host={host}" + (
-            f"&port={of['PORT']}" if of["PORT"] else ""
-        )
-        messages = json.dumps([[str(trigger.id), trigger.fence] for trigger in triggers])
-        # In the batch's order: a claim may return its rows in any.
-        ended_process = subprocess.run(
-            [sys.executable, "-c", STUCK, messages],
-            cwd=ROOT,
-            env=os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"},
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        assert ended_process.returncode == 70, ended_process.stderr.decode()[-2000:]
+        perform_until_given_up(*triggers)
         assert ended(triggers[1]) == ("retrying", "timed_out", "timeout")
-        others = [ended(triggers[0]), ended(triggers[2])]
-        assert set(others) <= {("succeeded", "succeeded", ""), ("retrying", "lost", "batch_abandoned")}
+        assert charged(triggers[1]) == (1, 0, True)
+        # In the batch's order: a claim may return its rows in any.
+        for other in (triggers[0], triggers[2]):
+            untried = ended(other) == ("retrying", "lost", "batch_abandoned")
+            assert untried or ended(other) == ("succeeded", "succeeded", "")
+            assert charged(other) == (0, int(untried), False)
         assert row(triggers[1])["lease_expires_at"] is None
+
+    def test_that_gave_up_its_third_process_is_poison(self) -> None:
+        trigger = queued(
+            "test.stuck", payload={"stuck": True}, timeout=timedelta(milliseconds=200), crash_count=2
+        )
+        perform_until_given_up(trigger)
+        assert state_of(trigger) == ("dead", "poison")
+
+    def test_that_blocks_the_event_loop_is_one_of_several_that_may_have(self) -> None:
+        triggers = [
+            queued("test.blocks", payload={"stuck": stuck}, timeout=timedelta(seconds=1))
+            for stuck in (False, True, False)
+        ]
+        perform_until_given_up(*triggers)
+        assert {ended(trigger) for trigger in triggers} == {("retrying", "lost", "batch_abandoned")}
+        assert {charged(trigger) for trigger in triggers} == {(0, 1, True)}
+
+    def test_that_blocks_the_event_loop_alone_is_charged(self) -> None:
+        trigger = queued("test.blocks", payload={"stuck": True}, timeout=timedelta(milliseconds=200))
+        perform_until_given_up(trigger)
+        assert ended(trigger) == ("retrying", "timed_out", "timeout")
+        assert charged(trigger) == (1, 0, True)

@@ -42,6 +42,12 @@ class TestDispatch:
         assert (stored["state"], stored["fence"], stored["job_version"]) == ("queued", 5, 3)
         assert stored["queued_at"] is not None
 
+    def test_says_who_travels_alone(self) -> None:
+        suspect = make_trigger(suspect=True)
+        once = make_trigger(make_job(delivery="at_most_once"))
+        found = {item.id: (item.suspect, item.at_most_once) for item in dispatch().queued}
+        assert found == {suspect.id: (True, False), once.id: (False, True)}
+
     def test_is_never_early(self, clock: Any) -> None:
         trigger = make_trigger(due_at=factories.now() + MINUTE, scheduled_for=factories.now())
         assert dispatch().queued == []

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.core.states import TriggerState
 from jobs.engine import reaper
-from jobs.models import Trigger
+from jobs.models import Attempt, Trigger
 from jobs.store import execution, lifecycle
 from jobs.store import reap as store
 from jobs.store.reap import Verdict
@@ -29,10 +29,15 @@ DEADLINE = timedelta(seconds=30)
 
 
 def make_expired(
-    *, policy: dict[str, Any] | None = None, delivery: str = "at_least_once", **columns: Any
+    *,
+    policy: dict[str, Any] | None = None,
+    delivery: str = "at_least_once",
+    companions: int = 0,
+    **columns: Any,
 ) -> Trigger:
     job = make_job(retry_policy=policy or {}, delivery=delivery)
-    trigger, _ = make_running(job, lease_expires_at=factories.now() - factories.SECOND, **columns)
+    trigger, attempt = make_running(job, lease_expires_at=factories.now() - factories.SECOND, **columns)
+    Attempt.objects.filter(id=attempt.id).update(companions=companions)
     return trigger
 
 
@@ -71,6 +76,25 @@ class TestReapRunning:
         trigger = make_expired(crash_count=2)
         reap()
         assert state_of(trigger) == ("dead", "poison")
+
+    def test_charges_nothing_to_one_of_a_batch_but_lets_it_travel_alone(self) -> None:
+        trigger = make_expired(policy={"max_attempts": 1}, crash_count=2, companions=99)
+        assert reap() == 1
+        stored = row(trigger)
+        assert (stored["state"], stored["crash_count"], stored["budget_start"]) == ("retrying", 2, 1)
+        assert stored["suspect"]
+        assert "99 more in hand" in attempts(trigger)[0].error_message
+
+    def test_judges_by_the_attempt_of_the_present_fence(self) -> None:
+        trigger = make_expired(attempt_count=2, fence=3)
+        factories.make_attempt(trigger, "lost", number=1, fence=2, companions=5)
+        reap()
+        assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 0)
+
+    def test_buries_one_of_a_batch_that_may_be_started_once_only(self) -> None:
+        trigger = make_expired(delivery="at_most_once", companions=3)
+        reap()
+        assert state_of(trigger) == ("dead", "lost")
 
     def test_is_not_stopped_by_a_policy_that_cannot_be_read(self) -> None:
         broken, other = make_expired(policy={"no": "policy"}), make_expired()

@@ -44,7 +44,7 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         fields = (
             "id", "trigger_id", "job_id", "number", "fence", "worker", "celery_task_id", "state", "started_at",
             "finished_at", "duration_seconds", "error_code", "error_class", "error_message", "traceback",
-            "http_status", "response_excerpt",
+            "http_status", "response_excerpt", "companions",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -6,6 +6,7 @@ every write here comes back stale. A second copy of the message claims nothing.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from uuid import UUID
 
 from jobs.conf import engine_settings
 from jobs.core.states import AttemptState, TriggerState
+from jobs.engine.reaper import judge
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.keeper import Held, Hold, Keeper
 from jobs.handlers import registry
@@ -25,8 +27,9 @@ from jobs.handlers.context import Context
 from jobs.handlers.execution import run_sync
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
-from jobs.store import db, execution
-from jobs.store.execution import Finish, Grip
+from jobs.store import db, execution, reap
+from jobs.store.execution import Grip
+from jobs.store.reap import Surrender, Verdict
 from jobs.telemetry import bound, get_logger
 
 log = get_logger()
@@ -98,6 +101,8 @@ class Batch:
                 )
         contexts = [(self._context(row), row.payload) for row in self.rows.values()]
         if self.job_type.is_async:
+            for ctx, _ in contexts:
+                self._allow(ctx, rounds=math.ceil(len(contexts) / _async_runner.max_concurrent))
             _async_runner.run(
                 [(self.job_type, ctx, payload) for ctx, payload in contexts],
                 self._on_outcome,
@@ -117,8 +122,13 @@ class Batch:
         if ctx.cancelled():
             self._on_outcome(ctx, Outcome("cancelled", error_message="Cancelled before its handler started."))
             return
-        held.deadline = time.monotonic() + (ctx.timeout or self.job_type.timeout).total_seconds()
+        self._allow(ctx)
         self._on_outcome(ctx, run_sync(self.job_type, ctx, payload))
+
+    def _allow(self, ctx: Context, *, rounds: int = 1) -> None:
+        """From here on the handler counts as started, and as stuck once its time is well over."""
+        seconds = (ctx.timeout or self.job_type.timeout).total_seconds()
+        self.hold.held[ctx.trigger_id].deadline = time.monotonic() + rounds * seconds
 
     def _on_outcome(self, ctx: Context, outcome: Outcome) -> None:
         held = self.hold.held[ctx.trigger_id]
@@ -148,31 +158,33 @@ class Batch:
         )
 
     def _rescue(self) -> None:
-        """Before this process is given up: the stuck trigger timed out, those not started go back untried."""
-        for held in self.hold.waiting():
-            row = self.rows[held.grip.id]
-            if held.deadline:
-                message = (
-                    f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
-                )
-                self.finisher.add(row, Outcome("timed_out", error_code="timeout", error_message=message))
+        """Before this process is given up: write what is known, and give back what it has in hand."""
         self.finisher.flush()
-        untried = [held for held in self.hold.waiting() if not held.deadline]
-        if untried:
-            execution.finish([_give_back(self.rows[held.grip.id]) for held in untried])
+        waiting = self.hold.waiting()
+        started = sum(bool(held.deadline) for held in waiting)
+        surrenders = [
+            _surrender(self.rows[held.grip.id], started=bool(held.deadline), alone=started == 1)
+            for held in waiting
+        ]
+        for row in reap.give_up(surrenders) if surrenders else ():
+            log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
 
 
-def _give_back(row: Any) -> Finish:
-    return Finish(
-        grip=Grip(row.id, row.fence),
-        attempt_id=row.attempt_id,
-        attempt_started_at=row.attempt_started_at,
-        state=TriggerState.RETRYING,
-        attempt_state=AttemptState.LOST,
-        delay=timedelta(),
-        error_code="batch_abandoned",
-        error_message="Another trigger of the same batch got stuck; this one had not started.",
-    )
+def _surrender(row: Any, *, started: bool, alone: bool) -> Surrender:
+    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be."""
+    grip = Grip(row.id, row.fence)
+    if not started:
+        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
+        message = "Another trigger of the same batch got stuck; this one had not started."
+        return Surrender(verdict, False, AttemptState.LOST, "batch_abandoned", message)
+    verdict = judge(row, charged=alone)
+    if not alone:
+        message = (
+            "One of the handlers that ran at once got stuck, perhaps this one. It travels alone from now on."
+        )
+        return Surrender(verdict, True, AttemptState.LOST, "batch_abandoned", message)
+    message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
+    return Surrender(verdict, True, AttemptState.TIMED_OUT, "timeout", message)
 
 
 def _note_progress(grip: Grip, fraction: float, stage: str) -> None:

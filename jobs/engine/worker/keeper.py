@@ -2,8 +2,8 @@
 
 It has its own database connection, so a handler that holds the main one cannot starve it. Each renewal answers with
 the triggers that are still ours: a cancel request, or a trigger that is not ours any more, sets its handler's cancel
-event. A handler stuck where no timer reaches it (a C call) is given up after its deadline: what can be saved of the
-batch is written and the process ends itself, to be replaced by its parent.
+event. A handler stuck where no timer reaches it (a C call, an event loop that is blocked) is given up after its
+deadline: what can be saved of the batch is written and the process ends itself, to be replaced by its parent.
 """
 
 import os
@@ -29,7 +29,7 @@ EXIT_STATUS = 70
 
 @dataclass(slots=True)
 class Held:
-    """One trigger in hand. ``deadline`` (monotonic seconds) is set while its handler runs, for synchronous ones."""
+    """One trigger in hand. ``deadline`` (monotonic seconds) is set while its handler runs."""
 
     grip: Grip
     cancel_event: threading.Event

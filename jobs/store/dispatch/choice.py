@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from jobs.core.policies import Delivery
 from jobs.core.states import SKIP_REASONS
 from jobs.store import db
 from jobs.store.dispatch import parking, queues
@@ -24,11 +25,16 @@ PICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A trigger that is committed as ``queued`` and now wants its message."""
+    """A trigger that is committed as ``queued`` and now wants its message.
+
+    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery.
+    """
 
     id: UUID
     fence: int
     job_type: str
+    suspect: bool = False
+    at_most_once: bool = False
 
 
 @dataclass(slots=True)
@@ -197,5 +203,9 @@ def _end(picked: Sequence[Any], overtaken: Sequence[Any]) -> dict[UUID, str]:
 
 def _queue(chosen: Sequence[Any]) -> list[Queued]:
     rows = _SQL["dispatch"](ids=[row.id for row in chosen]) if chosen else []
-    order = {row.id: rank for rank, row in enumerate(chosen)}
-    return [Queued(row.id, row.fence, row.job_type) for row in sorted(rows, key=lambda row: order[row.id])]
+    fences = {row.id: row.fence for row in rows}
+    return [
+        Queued(row.id, fences[row.id], row.job_type, row.suspect, row.delivery == Delivery.AT_MOST_ONCE)
+        for row in chosen
+        if row.id in fences
+    ]

@@ -48,7 +48,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
 -- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
--- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, the room its queue had, verdict
+-- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, the room its queue had, suspect,
+-- delivery, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
@@ -88,7 +89,7 @@ WITH lane AS MATERIALIZED (
                / (8 >> t.priority)::numeric AS level_rank
     FROM open_lane, LATERAL (
         SELECT id, job_id, tenant_id, job_type, priority, due_at, scheduled_for, state, origin, attempt_count,
-               replay_count
+               replay_count, suspect
         FROM jobs_trigger t
         WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
           AND t.priority = open_lane.priority AND t.state IN ('pending', 'retrying') AND NOT t.held
@@ -112,7 +113,7 @@ WITH lane AS MATERIALIZED (
     LIMIT %(limit)s
 ), judged AS (
     SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup, j.target,
-           j.concurrency_key,
+           j.concurrency_key, j.delivery,
            CASE WHEN j.concurrency_key <> '' THEN (
                SELECT count(*) FROM jobs_trigger k
                WHERE k.tenant_id = c.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
@@ -145,7 +146,7 @@ WITH lane AS MATERIALIZED (
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
     FROM chosen c, LATERAL (
         SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
-               max_catchup, next_fire_at, concurrency_key, target
+               max_catchup, next_fire_at, concurrency_key, target, delivery
         FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
         SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.state <> 'retrying') AS in_flight
         FROM jobs_trigger other
@@ -188,7 +189,7 @@ WITH lane AS MATERIALIZED (
         ELSE first_verdict END AS job_verdict
     FROM counted
 )
-SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_room, CASE
+SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_room, suspect, delivery, CASE
     -- And of those of one concurrency key, over all its jobs.
     WHEN job_verdict = 'dispatch' AND concurrency_key <> ''
      AND key_in_flight + count(*) FILTER (WHERE job_verdict = 'dispatch') OVER (

@@ -1,0 +1,101 @@
+"""A trigger that kills its process is stopped; whoever was in hand with it is unharmed and not charged for it."""
+
+import json
+from collections import Counter
+
+import pytest
+from psycopg import sql
+
+from tests.cluster.stage import Stage, wait_until
+
+pytestmark = pytest.mark.cluster
+BATCH = 100
+#: So many due at once travel in full batches, one for each way to die.
+FIRINGS = 4 * BATCH
+ENVIRONMENT = {
+    "CARILLON_HANDLER_MODULES": "tests.cluster.poison",
+    "CARILLON_WORKER_LEASE_SECONDS": "3",
+    "CARILLON_QUEUE_WINDOW_LOWEST": str(FIRINGS),
+    "CARILLON_QUEUE_WINDOW_FIRST": str(FIRINGS),
+    "CARILLON_QUEUE_WINDOW_HIGHEST": str(FIRINGS),
+}
+#: Position among the firings -> how the handler there dies.
+SERIAL = {37: "segfault", 150: "exit", 299: "oom"}
+AT_ONCE = {250: "segfault"}
+ONCE = {5: "segfault"}
+#: All due in one instant, each a run of its own with its own payload.
+FIRE = """
+INSERT INTO jobs_trigger (id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason,
+    held, priority, payload, idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker,
+    cancel_requested, created_at)
+SELECT gen_random_uuid(), j.id, j.tenant_id, j.job_type, j.version, 'run_now', now() - n * interval '1 us',
+    now() - (1000 - n) * interval '1 us', 'pending', '', false, j.priority, {payloads}::jsonb -> n, j.id || ':' || n,
+    0, 0, 0, 0, 0, '', false, now()
+FROM jobs_job j, generate_series(0, {last}) n WHERE j.id = {job_id} RETURNING id
+"""
+
+
+def fire(stage: Stage, key: str, deaths: dict[int, str], *, firings: int, **definition: str) -> str:
+    """A job of which so many firings are due at once; returns its id."""
+    body = {
+        "name": f"{definition['job_type']}-{definition.get('delivery', '')}",
+        "schedule": {"type": "once", "run_at": "2099-01-01T00:00:00Z"},
+        "overlap_policy": "allow",
+        "max_concurrent": firings,
+        "payload": {},
+        **definition,
+    }
+    job_id = stage.call("POST", "/jobs", key=key, body=body)["id"]
+    payloads = json.dumps([{"dies_by": deaths[n]} if n in deaths else {} for n in range(firings)])
+    with_values = sql.SQL(FIRE).format(
+        payloads=sql.Literal(payloads), last=sql.Literal(firings - 1), job_id=sql.Literal(job_id)
+    )
+    assert len(stage.query(with_values)) == firings
+    return job_id
+
+
+def ledger(stage: Stage, job_id: str) -> list[tuple[bool, str, int, int]]:
+    """Of each firing: whether it kills, its end, the crashes it was charged for, and its attempts."""
+    return stage.query(
+        "SELECT payload ? 'dies_by', state || ': ' || reason, crash_count, attempt_count "
+        f"FROM jobs_trigger WHERE job_id = '{job_id}'"
+    )
+
+
+def in_hand(stage: Stage, job_id: str) -> set[tuple[int, ...]]:
+    """Of each trigger that kills: how many others were in its worker's hand, attempt by attempt."""
+    rows = stage.query(
+        "SELECT array_agg(a.companions ORDER BY a.number) FROM jobs_attempt a JOIN jobs_trigger t "
+        f"ON t.id = a.trigger_id WHERE t.job_id = '{job_id}' AND payload ? 'dies_by' GROUP BY t.id"
+    )
+    return {tuple(companions) for (companions,) in rows}
+
+
+class TestPoison:
+    def test_ends_dead_and_spares_its_batch(self) -> None:
+        with Stage(beats=1, workers=1, **ENVIRONMENT) as stage:
+            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+            stage.manage("update_tenant", "acme", "--max-in-flight", str(10 * FIRINGS))
+            serial = fire(stage, key, SERIAL, firings=FIRINGS, job_type="poison.serial")
+            at_once = fire(stage, key, AT_ONCE, firings=FIRINGS, job_type="poison.at_once")
+            once = fire(stage, key, ONCE, firings=20, job_type="poison.serial", delivery="at_most_once")
+
+            def ended(job_id: str) -> bool:
+                return all(end.split(":")[0] in ("succeeded", "dead") for _, end, *_ in ledger(stage, job_id))
+
+            for job_id, deaths in ((serial, SERIAL), (at_once, AT_ONCE)):
+                wait_until(lambda job_id=job_id: ended(job_id), timeout=90, what="all firings to end")
+                fates = Counter((kills, end, crashes) for kills, end, crashes, _ in ledger(stage, job_id))
+                assert fates == {
+                    (False, "succeeded: ", 0): FIRINGS - len(deaths),
+                    (True, "dead: poison", 3): len(deaths),
+                }
+                # Once in a full batch, where nobody can be charged, then alone until the third crash.
+                assert in_hand(stage, job_id) == {(BATCH - 1, 0, 0, 0)}
+
+            # What may be started once travels alone, so that nothing is lost that had not been started.
+            wait_until(lambda: ended(once), timeout=30, what="all firings to end")
+            assert Counter(ledger(stage, once)) == {
+                (False, "succeeded: ", 0, 1): 19,
+                (True, "dead: lost", 1, 1): 1,
+            }
