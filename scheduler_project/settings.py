@@ -117,6 +117,7 @@ SPECTACULAR_SETTINGS = {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),
         "GateEnum": "jobs.explain.GATE_NAMES",
+        "OriginEnum": "jobs.models.Origin",
     },
 }
 

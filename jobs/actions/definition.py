@@ -48,7 +48,7 @@ FIELDS = (
 ACCEPTED: dict[str, tuple[type[StrEnum], tuple[str, ...]]] = {
     "overlap_policy": (OverlapPolicy, tuple(OverlapPolicy)),
     "misfire_policy": (MisfirePolicy, ("fire_once", "skip", "fire_all", "backfill")),
-    "delivery": (Delivery, ("at_least_once", "at_most_once")),
+    "delivery": (Delivery, tuple(Delivery)),
 }
 _LATER_FIELD = "Arrives in a later release; leave it out."
 _READ_ONLY = "Cannot be written; leave it out."

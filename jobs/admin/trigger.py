@@ -31,6 +31,7 @@ from jobs.core.policies import Priority
 from jobs.core.states import ENDED, UNFINISHED, TriggerState
 from jobs.explain import explain_trigger
 from jobs.models import Attempt, Trigger
+from jobs.store.effects import duplicates_prevented
 
 MOST_ATTEMPTS_SHOWN = 100
 
@@ -62,6 +63,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
                     ("queued", "started", "finished"),
                     ("worker", "fence", "lease_expires"),
                     ("attempt_count", "crash_count", "replay_count"),
+                    ("suspect", "duplicates"),
                     "idempotency_key",
                 )
             },
@@ -161,6 +163,10 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     @admin.display(description="finished")
     def finished(self, trigger: Trigger) -> str:
         return instant_cell(trigger.finished_at)
+
+    @admin.display(description="duplicate effects prevented")
+    def duplicates(self, trigger: Trigger) -> int:
+        return duplicates_prevented(trigger.id)
 
     @admin.display(description="lease expires")
     def lease_expires(self, trigger: Trigger) -> str:

@@ -50,9 +50,10 @@ class Housekeeper:
     def _purge(self) -> bool:
         """Drop a batch of each kind of history past retention. Returns whether there was more of one."""
         full = [
-            purge(retention=self._retention, limit=BATCH) == BATCH
+            purge(retention=self._retention, limit=BATCH) >= BATCH
             for purge in (
                 history.purge_triggers,
+                history.purge_effects,
                 history.purge_results,
                 history.purge_catchups,
                 history.purge_ranges,

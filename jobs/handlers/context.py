@@ -7,22 +7,32 @@ handlers: one that never asks runs until its timeout.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from jobs.core.errors import InvalidInput
-from jobs.core.json_rules import check_json
+from jobs.core.json_rules import check_json, check_text
 from jobs.handlers.outcome import Cancelled
 
 MAX_CHECKPOINT_BYTES = 65_536
 MAX_STAGE_LENGTH = 200
+MAX_EFFECT_KEY_LENGTH = 200
 
 
 def _unheard(*_: object) -> None:
     """Progress or a checkpoint that nobody asked to hear of (tests, benchmarks)."""
+
+
+def _first(*_: object) -> bool:
+    """Without an engine every effect is made for the first time."""
+    return True
+
+
+async def _first_async(*_: object) -> bool:
+    return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +61,8 @@ class Context:
     cancel_event: threading.Event = field(default_factory=threading.Event, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
+    on_once: Callable[[str, Any], bool] = field(default=_first, repr=False)
+    on_once_async: Callable[[str, Any], Awaitable[bool]] = field(default=_first_async, repr=False)
 
     def cancelled(self) -> bool:
         """True once this trigger was cancelled or taken over: stop soon, and start nothing new."""
@@ -84,3 +96,24 @@ class Context:
             raise InvalidInput({"checkpoint": "A checkpoint is a JSON object; put the value under a name."})
         check_json(state, field="checkpoint", max_bytes=MAX_CHECKPOINT_BYTES)
         self.on_checkpoint(state)
+
+    def once(self, key: str, using: Any = None) -> bool:
+        """Whether to make the effect that ``key`` names: True once for this firing, over all attempts and replays.
+
+        Records the key in the open transaction of ``using``, which must be the one that makes the effect: a psycopg
+        connection, a Django connection or its name, or None for Django's default. If that is rolled back, so is the
+        record. Waits for another execution that is at the same effect. Raises ``InvalidInput`` for a key that is not a
+        text of 1 to 200 characters, and ``NoTransaction`` where there is none.
+        """
+        return self.on_once(_checked_key(key), using)
+
+    async def aonce(self, key: str, using: Any) -> bool:
+        """``once`` for an ``AsyncConnection`` of psycopg's."""
+        return await self.on_once_async(_checked_key(key), using)
+
+
+def _checked_key(key: str) -> str:
+    check_text(key, field="key", max_length=MAX_EFFECT_KEY_LENGTH)
+    if not key:
+        raise InvalidInput({"key": "An effect needs a name, such as charge or invoice-17."})
+    return key

@@ -1,7 +1,7 @@
 """Tables, CHECKs and indexes. No behaviour: state is written by ``jobs.store`` alone."""
 
 from jobs.models.attempt import Attempt
-from jobs.models.history import CatchUp, JobVersion, SkippedRange
+from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job
 from jobs.models.lease import Lease
 from jobs.models.queue import Queue
@@ -11,6 +11,7 @@ from jobs.models.worker import Worker
 __all__ = (
     "Attempt",
     "CatchUp",
+    "Effect",
     "Job",
     "JobVersion",
     "Lease",

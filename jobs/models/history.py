@@ -1,8 +1,10 @@
-"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, catch-up in hand (§9)."""
+"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, catch-up in hand (§9),
+and the effects that are made once (§7)."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from jobs.core.policies import MisfirePolicy
 from jobs.core.states import SKIP_REASONS
@@ -74,6 +76,28 @@ class SkippedRange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.count} firings skipped ({self.reason})"
+
+
+class Effect(models.Model):
+    """An effect that a handler makes once (``Context.once``): written by the handler's own transaction, beside it.
+
+    ``duplicates``: how many later executions found it and left the effect out. Purged after its trigger.
+    """
+
+    pk = models.CompositePrimaryKey("trigger_id", "key")
+    trigger_id = models.UUIDField()
+    key = models.CharField(max_length=200)
+    fence = models.PositiveIntegerField()
+    recorded_at = models.DateTimeField(db_default=Now())
+    duplicates = models.PositiveIntegerField(default=0, db_default=0)
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(condition=times_in_range("recorded_at"), name="effect_times_in_range"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.trigger_id}"
 
 
 _DECIDED = Q(policy="fire_all") | Q(cursor__gte=models.F("until_at"))

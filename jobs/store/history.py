@@ -98,6 +98,13 @@ def purge_ranges(*, retention: timedelta, limit: int) -> int:
     return _purge("purge_ranges", retention, limit)
 
 
+def purge_effects(*, retention: timedelta, limit: int) -> int:
+    """Delete records of effects of up to ``limit`` triggers that are older than ``retention`` and gone. Returns how
+    many records.
+    """
+    return len(_SQL["purge_effects"](before_id=_first_id_within(retention), limit=limit))
+
+
 def purge_versions(
     *, retention: timedelta, limit: int, after: TimelineEntry = FIRST_ENTRY
 ) -> tuple[TimelineEntry, int]:
@@ -121,8 +128,12 @@ def purge_versions(
 
 
 def _purge(query: str, retention: timedelta, limit: int) -> int:
-    cutoff_ms = int((database_now() - retention).timestamp() * 1000)
-    return len(_SQL[query](before_id=UUID(int=cutoff_ms << 80), retention=retention, limit=limit))
+    return len(_SQL[query](before_id=_first_id_within(retention), retention=retention, limit=limit))
+
+
+def _first_id_within(retention: timedelta) -> UUID:
+    """The smallest UUIDv7 that may have been made since the retention began."""
+    return UUID(int=int((database_now() - retention).timestamp() * 1000) << 80)
 
 
 def purge_results(*, retention: timedelta, limit: int) -> int:

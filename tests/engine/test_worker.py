@@ -20,7 +20,7 @@ from jobs.handlers import Context, Permanent, Response, RetryAfter
 from jobs.models import Job, Trigger
 from jobs.store import lifecycle
 from tests import factories
-from tests.engine.conftest import Perform, queued
+from tests.engine.conftest import Beat, Perform, queued
 from tests.factories import attempts, row, state_of, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -131,6 +131,31 @@ class TestOutcomes:
         good, bad, late = queued(name), queued(name, payload={"bad": True}), queued(name)
         assert perform(good, bad, late) == {"succeeded": 2, "retrying": 1}
         assert ended(bad)[2] == "system_exit"
+
+
+class TestAtMostOnce:
+    def test_is_not_tried_again_when_it_failed(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: 1 / 0), delivery="at_most_once")
+        assert perform(trigger) == {"dead": 1}
+        assert state_of(trigger) == ("dead", "exhausted")
+
+    def test_is_lost_with_its_lease_and_no_beat_starts_it_again(
+        self, perform: Perform, handler: Register, beat: Beat, clock: Any
+    ) -> None:
+        starts = []
+
+        def freezes(ctx: Context, payload: dict[str, Any]) -> str:
+            starts.append(ctx.fence)
+            clock(2 * factories.MINUTE)
+            beat.step()
+            return "late"
+
+        trigger = queued(handler(freezes), delivery="at_most_once")
+        assert perform(trigger) == {"stale": 1}
+        assert state_of(trigger) == ("dead", "lost")
+        clock(4 * factories.MINUTE)
+        beat.step()
+        assert (starts, beat.broker.grips, attempts(trigger)[0].state) == ([1], [], "stale")
 
 
 class TestMessages:

@@ -11,6 +11,7 @@ from jobs.actions import jobs as actions
 from jobs.actions.definition import representation
 from jobs.actions.jobs import EditedMeanwhile
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
+from jobs.core.policies import Delivery
 from jobs.core.states import TriggerState
 from jobs.engine.firing.materializer import materialize
 from jobs.models import CatchUp, Job, Trigger
@@ -128,6 +129,11 @@ class TestCreate:
             name: given[name] for name in ("payload", "priority", "timeout_seconds", "delivery")
         }
         assert given["retry_policy"].items() <= shown["retry_policy"].items()
+
+    @pytest.mark.parametrize("delivery", Delivery)
+    def test_takes_every_delivery(self, delivery: Delivery) -> None:
+        job = actions.create_job(tenant=make_tenant(), definition=definition(delivery=str(delivery)))
+        assert representation(job)["delivery"] == delivery
 
 
 class TestEdit:

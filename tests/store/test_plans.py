@@ -173,6 +173,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "queues.note_dispatched": lambda s: {"job_types": ["noop", "webhook"], "counts": [5, 1]},
     "dispatch.supersede": lambda s: {"ids": s.ids},
+    "effects.record": lambda s: {"trigger_id": one(s.ids), "key": "charge", "fence": 1},
+    "effects.count_duplicate": lambda s: {"trigger_id": one(s.ids), "key": "charge"},
+    "effects.duplicates": lambda s: {"trigger_id": one(s.ids)},
     "execution.claim": lambda s: {
         "ids": s.ids,
         "fences": s.some(1),
@@ -227,6 +230,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
     "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_ranges": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "history.purge_effects": lambda s: {"before_id": UUID(int=1 << 100), "limit": 1000},
     "history.purge_versions": lambda s: {
         "after_job_id": one(s.job_ids),
         "after_valid_from": s.now,

@@ -6,6 +6,7 @@ from jobs.actions.schedules import seconds
 from jobs.api.serializers.shared import Shape
 from jobs.core.policies import Priority
 from jobs.models import Attempt, SkippedRange, Trigger
+from jobs.store.effects import duplicates_prevented
 
 
 class TriggerSerializer(serializers.ModelSerializer[Trigger]):
@@ -24,6 +25,22 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
 
     def get_priority(self, trigger: Trigger) -> str:
         return Priority(trigger.priority).label
+
+
+class OneTriggerSerializer(TriggerSerializer):
+    """A trigger read by itself, with what takes a look elsewhere."""
+
+    duplicates_prevented = serializers.SerializerMethodField(
+        help_text="How often an effect was left out because an earlier execution had made it (ctx.once)."
+    )
+
+    class Meta:
+        model = Trigger
+        fields = (*TriggerSerializer.Meta.fields, "duplicates_prevented")
+        read_only_fields = fields
+
+    def get_duplicates_prevented(self, trigger: Trigger) -> int:
+        return duplicates_prevented(trigger.id)
 
 
 class SkippedRangeSerializer(serializers.ModelSerializer[SkippedRange]):

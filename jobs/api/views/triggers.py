@@ -13,7 +13,13 @@ from jobs.actions.triggers import find_trigger
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import endpoint
-from jobs.api.serializers import AttemptSerializer, ReplayedSerializer, ReplaySerializer, TriggerSerializer
+from jobs.api.serializers import (
+    AttemptSerializer,
+    OneTriggerSerializer,
+    ReplayedSerializer,
+    ReplaySerializer,
+    TriggerSerializer,
+)
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.states import TriggerState
@@ -37,10 +43,10 @@ class TriggersView(Endpoint):
 
 class TriggerView(Endpoint):
     @endpoint(
-        "Read a trigger", responses={200: TriggerSerializer}, problems=(404,), operation_id="triggers_read"
+        "Read a trigger", responses={200: OneTriggerSerializer}, problems=(404,), operation_id="triggers_read"
     )
     def get(self, request: Request, trigger_id: UUID) -> Response:
-        return Response(TriggerSerializer(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+        return Response(OneTriggerSerializer(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
 
 
 class TriggerAttemptsView(Endpoint):

@@ -27,7 +27,7 @@ from jobs.handlers.context import Context
 from jobs.handlers.execution import run_sync
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
-from jobs.store import db, execution, reap
+from jobs.store import db, effects, execution, reap
 from jobs.store.execution import Grip
 from jobs.store.reap import Surrender, Verdict
 from jobs.telemetry import bound, get_logger
@@ -45,8 +45,8 @@ def perform(
 ) -> dict[str, int] | None:
     """Claim a message's triggers and see each through to an outcome.
 
-    Returns how many ended in which state, or None when nothing was left to claim. Waits out a database that is away
-    for as long as the lease, since both claim and finish may be repeated.
+    Returns how many ended in which state, and how many effects were not made twice, or None when nothing was left to
+    claim. Waits out a database that is away for as long as the lease, since both claim and finish may be repeated.
     """
     settings = engine_settings()
     patience = settings.worker_lease_seconds
@@ -64,7 +64,7 @@ def perform(
         with _the_keeper().holding(batch.hold):
             batch.call_handlers()
             db.until_connected(batch.finisher.flush, patience_seconds=patience, what="finish")
-        return dict(batch.finisher.counts)
+        return dict(+batch.finisher.counts)
 
 
 def _the_keeper() -> Keeper:
@@ -155,7 +155,21 @@ class Batch:
             cancel_event=self.hold.held[row.id].cancel_event,
             on_progress=partial(_note_progress, grip),
             on_checkpoint=partial(_note_checkpoint, grip),
+            on_once=partial(self._once, grip),
+            on_once_async=partial(self._once_async, grip),
         )
+
+    def _once(self, grip: Grip, key: str, using: Any) -> bool:
+        return self._count(effects.record(trigger_id=grip.id, fence=grip.fence, key=key, using=using))
+
+    async def _once_async(self, grip: Grip, key: str, using: Any) -> bool:
+        return self._count(
+            await effects.record_async(trigger_id=grip.id, fence=grip.fence, key=key, using=using)
+        )
+
+    def _count(self, first: bool) -> bool:
+        self.finisher.counts["duplicates_prevented"] += not first
+        return first
 
     def _rescue(self) -> None:
         """Before this process is given up: write what is known, and give back what it has in hand."""

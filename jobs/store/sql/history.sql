@@ -49,6 +49,17 @@ DELETE FROM jobs_skippedrange WHERE id = ANY(ARRAY(
     ORDER BY id LIMIT %(limit)s))
 RETURNING id;
 
+-- name: purge_effects
+-- Drop records of effects whose triggers are gone, a bounded number of triggers' at a time.
+-- index: primary keys (UUIDv7 ids follow time)
+-- returns: trigger_id
+DELETE FROM jobs_effect WHERE trigger_id = ANY(ARRAY(
+    SELECT trigger_id FROM jobs_effect e
+    WHERE e.trigger_id < %(before_id)s::uuid
+      AND (SELECT t.id FROM jobs_trigger t WHERE t.id = e.trigger_id LIMIT 1) IS NULL
+    ORDER BY e.trigger_id LIMIT %(limit)s))
+RETURNING trigger_id;
+
 -- name: purge_versions
 -- Drop entries of timelines that another one followed before the retention began, and that no catch-up in hand goes by.
 -- What was in force when it began stays. Walks the timelines on from one entry, since most are in force and stay.

@@ -95,7 +95,6 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "unknown misfire policy": ({"misfire_policy": "fire_some"}, {"misfire_policy"}),
     "nothing to catch up": ({"max_catchup": 0}, {"max_catchup"}),
     "more to catch up than may be": ({"max_catchup": 10_001}, {"max_catchup"}),
-    "delivery to come": ({"delivery": "exactly_once"}, {"delivery"}),
     "unknown delivery": ({"delivery": "perhaps"}, {"delivery"}),
     "concurrency key of 201 characters": ({"concurrency_key": "k" * 201}, {"concurrency_key"}),
     "concurrency key with NUL": ({"concurrency_key": "a\x00"}, {"concurrency_key"}),
@@ -150,13 +149,11 @@ class TestCreate:
 
     def test_says_what_would_be_right(self, owner: Caller) -> None:
         response = owner.post(
-            "/jobs", noop_job(job_type="webhok", delivery="exactly_once", priority="urgent")
+            "/jobs", noop_job(job_type="webhok", delivery="exactly_twice", priority="urgent")
         )
         messages = {error["field"]: error["message"] for error in response.json()["errors"]}
         assert "webhook" in messages["job_type"]
-        assert messages["delivery"] == (
-            '"exactly_once" arrives in a later release; use one of at_least_once, at_most_once.'
-        )
+        assert messages["delivery"] == ("Must be one of at_least_once, at_most_once, exactly_once.")
         assert messages["priority"] == "Must be one of critical, high, medium, low."
 
     def test_asks_the_schema_of_a_team_s_own_type(self, owner: Caller) -> None:

@@ -44,7 +44,8 @@ class TestSchema:
         answers = {
             "Job": created,
             "Schedule": created["schedule"],
-            "Trigger": owner.get(f"/triggers/{trigger.id}").json(),
+            "Trigger": owner.get("/triggers").json()["results"][0],
+            "OneTrigger": owner.get(f"/triggers/{trigger.id}").json(),
             "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],
             "Tenant": owner.get("/tenant").json(),
             "TriggerExplanation": owner.get(f"/triggers/{make_trigger(trigger.job).id}/explain").json(),

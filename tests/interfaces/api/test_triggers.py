@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from jobs.models import Job, SkippedRange
+from jobs.models import Effect, Job, SkippedRange
 from tests.factories import HOUR, MINUTE, make_attempt, make_job, make_trigger, make_triggers, now, states
 from tests.interfaces.api.caller import Caller
 from tests.interfaces.api.test_jobs import ids_of
@@ -19,6 +19,14 @@ class TestATrigger:
         assert (shown["job_id"], shown["progress"]) == (str(trigger.job_id), {"done": 0.5})
         assert shown["scheduled_for"].endswith("Z")
         assert ids_of(owner.get(f"/triggers/{trigger.id}/attempts")) == [str(attempt.id)]
+
+    def test_says_how_many_duplicate_effects_were_prevented(self, owner: Caller) -> None:
+        trigger = make_trigger(make_job(owner.tenant))
+        path = f"/triggers/{trigger.id}"
+        assert owner.get(path).json()["duplicates_prevented"] == 0
+        for key, times in (("charge", 2), ("mail", 1)):
+            Effect.objects.create(trigger_id=trigger.id, key=key, fence=1, duplicates=times)
+        assert owner.get(path).json()["duplicates_prevented"] == 3
 
     def test_is_cancelled_and_replayed(self, owner: Caller) -> None:
         path = f"/triggers/{make_trigger(make_job(owner.tenant)).id}"
