@@ -1,6 +1,7 @@
 """Celery tasks: one per job type, named after its queue, all with one body (DESIGN §7)."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,12 +22,18 @@ def register(app: Celery) -> list[str]:
 
 
 def _register(app: Celery, job_type: str, name: str) -> str:
-    @app.task(name=name, bind=True)
-    def body(task: Task, items: Any) -> dict[str, int]:
-        """Claim and perform a batch; without anything left to claim there is no result either."""
+    @app.task(name=name, bind=True, Strategy="jobs.tasks:dropping_garbage")
+    def body(task: Task, items: Any = (), *_: Any, **__: Any) -> dict[str, int]:
+        """Claim and perform a batch; without anything left to claim there is no result either.
+
+        What a later version may add to its messages is ignored.
+        """
+        grips = parse_items(items)
+        if not grips:
+            raise Ignore
         summary = worker.perform(
             job_type=job_type,
-            grips=parse_items(items),
+            grips=grips,
             worker=task.request.hostname or "unknown",
             celery_task_id=task.request.id,
         )
@@ -35,6 +42,30 @@ def _register(app: Celery, job_type: str, name: str) -> str:
         return summary
 
     return name
+
+
+def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., None]:
+    """Celery's own way to take a message, for those of its protocol; any other would end the whole worker."""
+    from celery.worker.strategy import default  # needed by workers alone
+
+    take = default(task, app, consumer)
+
+    def take_or_drop(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
+        payload = message.payload
+        if (
+            isinstance(message.headers.get("id"), str)
+            and isinstance(payload, list | tuple)
+            and len(payload) == 3
+            and all(isinstance(part, kind) for part, kind in zip(payload, (list, dict, dict), strict=True))
+        ):
+            take(message, body, ack, reject, callbacks)
+            return
+        log.warning(
+            "message dropped", task=task.name, payload=repr(payload)[:200], error="not Celery's protocol"
+        )
+        reject(logging.getLogger(__name__), consumer.connection_errors)
+
+    return take_or_drop
 
 
 def checked_fence(fence: Any) -> int:

@@ -7,7 +7,8 @@ handlers: one that never asks runs until its timeout.
 """
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from uuid import UUID
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
-from jobs.handlers.outcome import Cancelled
+from jobs.handlers.outcome import BadReport, Cancelled
 
 MAX_CHECKPOINT_BYTES = 65_536
 MAX_STAGE_LENGTH = 200
@@ -76,25 +77,30 @@ class Context:
     def progress(self, fraction: float, stage: str = "") -> None:
         """Report that ``fraction`` (0 to 1) of the work is done, in a stage named in at most 200 characters.
 
-        Raises ``InvalidInput``. Cheap: the engine stores the latest report with the next lease renewal.
+        Raises ``InvalidInput``, which the attempt fails with, as ``bad_progress``, unless it is caught.
         """
-        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
-            raise InvalidInput(
-                {"progress": f"{fraction!r} is no share of the work; give a number from 0 to 1."}
-            )
-        if not isinstance(stage, str) or len(stage) > MAX_STAGE_LENGTH:
-            raise InvalidInput({"stage": f"A stage is a text of at most {MAX_STAGE_LENGTH} characters."})
-        check_json(stage, field="stage", max_bytes=4 * MAX_STAGE_LENGTH + 2)
+        with _refused_as("bad_progress"):
+            if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+                raise InvalidInput(
+                    {"progress": f"{fraction!r:.100} is no share of the work; give a number from 0 to 1."}
+                )
+            if not isinstance(stage, str) or len(stage) > MAX_STAGE_LENGTH:
+                raise InvalidInput({"stage": f"A stage is a text of at most {MAX_STAGE_LENGTH} characters."})
+            check_json(stage, field="stage", max_bytes=4 * MAX_STAGE_LENGTH + 2)
         self.on_progress(float(fraction), stage)
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         """Keep ``state`` (JSON, at most 64 KiB) so that the next attempt finds it in ``resume_from``.
 
-        Raises ``InvalidInput``. The last checkpoint wins; it is kept until the trigger succeeds.
+        Raises ``InvalidInput``, which the attempt fails with, as ``bad_checkpoint``, unless it is caught; the
+        checkpoint before it stays. The last one wins.
         """
-        if not isinstance(state, dict):
-            raise InvalidInput({"checkpoint": "A checkpoint is a JSON object; put the value under a name."})
-        check_json(state, field="checkpoint", max_bytes=MAX_CHECKPOINT_BYTES)
+        with _refused_as("bad_checkpoint"):
+            if not isinstance(state, dict):
+                raise InvalidInput(
+                    {"checkpoint": "A checkpoint is a JSON object; put the value under a name."}
+                )
+            check_json(state, field="checkpoint", max_bytes=MAX_CHECKPOINT_BYTES)
         self.on_checkpoint(state)
 
     def once(self, key: str, using: Any = None) -> bool:
@@ -110,6 +116,14 @@ class Context:
     async def aonce(self, key: str, using: Any) -> bool:
         """``once`` for an ``AsyncConnection`` of psycopg's."""
         return await self.on_once_async(_checked_key(key), using)
+
+
+@contextmanager
+def _refused_as(code: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as problem:
+        raise BadReport(problem, code=code) from None
 
 
 def _checked_key(key: str) -> str:

@@ -71,6 +71,14 @@ class RetryAfter(HandlerError):
         )
 
 
+class BadReport(InvalidInput):
+    """What ``Context.checkpoint`` and ``progress`` raise for what cannot be kept; uncaught, it fails the attempt."""
+
+    def __init__(self, problem: InvalidInput, *, code: str) -> None:
+        super().__init__(problem.errors)
+        self.code = code
+
+
 class Cancelled(BaseException):
     """Raised by ``Context.raise_if_cancelled``. No ``Exception``: a broad ``except`` must not swallow it."""
 
@@ -149,6 +157,8 @@ def outcome_of_exception(error: BaseException) -> Outcome:
         return cancelled(message="The handler stopped because its trigger was cancelled.")
     if not isinstance(error, HandlerError):
         code = "system_exit" if isinstance(error, SystemExit) else "exception"
+        if isinstance(error, BadReport):
+            code = error.code
         return _failed(
             code=code, error_class=class_name(error), message=_words_of(error), traceback=_trace_of(error)
         )

@@ -50,24 +50,32 @@ class Finish:
     response_excerpt: str = ""
 
 
-def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: timedelta) -> list[Any]:
+class Claimed(list[Any]):
+    """One row an attempt. ``dropped``: how many grips are of triggers unknown, or that moved on under another fence."""
+
+    dropped = 0
+
+
+def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: timedelta) -> Claimed:
     """Make the batch ours. Returns one row an attempt; what may not run now is handed back, what is stale dropped.
 
     One statement when all are claimed, a second one hands back the others.
     """
-    rows = _SQL["claim"](
-        ids=[grip.id for grip in grips],
-        fences=[grip.fence for grip in grips],
-        attempt_ids=[new_id() for _ in grips],
-        worker=worker,
-        celery_task_id=celery_task_id,
-        lease=lease,
+    claimed = Claimed(
+        _SQL["claim"](
+            ids=[grip.id for grip in grips],
+            fences=[grip.fence for grip in grips],
+            attempt_ids=[new_id() for _ in grips],
+            worker=worker,
+            celery_task_id=celery_task_id,
+            lease=lease,
+        )
     )
-    claimed = {row.id for row in rows}
-    left = [grip for grip in grips if grip.id not in claimed]
-    if left:
-        hand_back(left)
-    return rows
+    if len(claimed) < len(grips):
+        ours = {row.id for row in claimed}
+        left = [grip for grip in grips if grip.id not in ours]
+        claimed.dropped = len(left) - hand_back(left)
+    return claimed
 
 
 def retry_policy_of(row: Any) -> RetryPolicy:

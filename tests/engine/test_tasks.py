@@ -84,6 +84,23 @@ class TestTaskResult:
         [kept] = TaskResult.objects.all()
         assert (kept.task_id, json.loads(kept.result)) == ("a", {"succeeded": 1})
 
+    def test_is_none_of_a_message_without_triggers(self, perform: Perform) -> None:
+        task = app.tasks["jobs.noop"]
+        tracer = build_tracer(task.name, task, app=app)
+        for args, kwargs in (((), {}), (([],), {}), ((["garbage"],), {}), ((None,), {"items_of": 3})):
+            tracer(
+                "a", args, kwargs, {"id": "a", "task": task.name, "hostname": "w1@test", "is_eager": False}
+            )
+        assert TaskResult.objects.count() == 0
+
+    def test_ignores_what_a_later_version_adds_to_a_message(self, perform: Perform) -> None:
+        trigger = queued("noop")
+        task = app.tasks["jobs.noop"]
+        request = {"id": "a", "task": task.name, "hostname": "w1@test", "is_eager": False}
+        args = ([[str(trigger.id), trigger.fence]], "more")
+        build_tracer(task.name, task, app=app)("a", args, {"origin": "later"}, request)
+        assert factories.state_of(trigger) == ("succeeded", "")
+
     def test_says_when_the_body_itself_failed(
         self, perform: Perform, monkeypatch: pytest.MonkeyPatch
     ) -> None:

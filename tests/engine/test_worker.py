@@ -1,6 +1,7 @@
 """A worker without Celery: what it makes of each way a handler can end, and of a lease that is lost."""
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from django.db import connection
 
+from jobs.core.errors import InvalidInput
 from jobs.engine.worker import batch
 from jobs.handlers import Context, Permanent, Response, RetryAfter
 from jobs.models import Job, Trigger
@@ -63,13 +65,75 @@ class TestOutcomes:
         perform(trigger)
         assert state_of(trigger) == ("dead", "exhausted")
 
-    @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), {"a": b"x"}, 2**60, "\0"], ids=repr)
+    @pytest.mark.parametrize(
+        "value",
+        [
+            object(),
+            {1, 2},
+            float("nan"),
+            {"a": b"x"},
+            2**60,
+            "\0",
+            {"a\0": 1},
+            "\ud800",
+            "x" * 70_000,
+            [[]] * 70_000,
+        ],
+        ids=lambda value: f"{value!r:.20}",
+    )
     def test_fail_a_result_that_cannot_be_stored(
         self, perform: Perform, handler: Register, value: Any
     ) -> None:
         trigger = queued(handler(lambda ctx, payload: value))
         perform(trigger)
         assert ended(trigger) == ("retrying", "failed", "bad_result")
+        assert row(trigger)["result"] is None
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    @pytest.mark.parametrize(
+        "state",
+        [
+            {"a": object()},
+            {"a": "\0"},
+            {"a\0": 1},
+            {"a": float("inf")},
+            {"a": "x" * 70_000},
+            [1],
+            None,
+            {7: 1},
+        ],
+        ids=lambda state: f"{state!r:.20}",
+    )
+    def test_fail_for_a_checkpoint_that_cannot_be_kept_and_keep_the_one_before(
+        self, perform: Perform, handler: Register, state: Any, asynchronous: bool
+    ) -> None:
+        def report(ctx: Context, payload: dict[str, Any]) -> str:
+            ctx.checkpoint({"page": 7})
+            if payload:
+                ctx.checkpoint(state)
+            return "done"
+
+        async def report_async(ctx: Context, payload: dict[str, Any]) -> str:
+            return report(ctx, payload)
+
+        name = handler(report_async if asynchronous else report, batch_size=2)
+        bad, good = queued(name, payload={"bad": True}), queued(name)
+        assert perform(bad, good) == {"retrying": 1, "succeeded": 1}
+        assert ended(bad) == ("retrying", "failed", "bad_checkpoint")
+        assert "checkpoint" in attempts(bad)[0].error_message
+        assert row(bad)["checkpoint"] == row(good)["checkpoint"] == {"page": 7}
+
+    def test_fail_for_progress_that_is_none(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: ctx.progress(2)))
+        perform(trigger)
+        assert ended(trigger) == ("retrying", "failed", "bad_progress")
+
+    def test_succeed_when_the_handler_caught_the_refusal(self, perform: Perform, handler: Register) -> None:
+        def careful(ctx: Context, payload: dict[str, Any]) -> None:
+            with contextlib.suppress(InvalidInput):
+                ctx.checkpoint({"a": "\0"})
+
+        assert perform(queued(handler(careful))) == {"succeeded": 1}
 
     def test_bury_what_is_permanent_and_pause_the_job_when_told(
         self, perform: Perform, handler: Register
@@ -165,6 +229,28 @@ class TestMessages:
         assert perform(trigger) == {"succeeded": 1}
         assert perform(trigger) is None
         assert (called, len(attempts(trigger))) == ([1], 1)
+
+    def test_drop_what_is_unknown_or_under_another_fence_and_count_it(
+        self, perform: Perform, handler: Register, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name = handler(lambda ctx, payload: None)
+        good, foreign, moved_on = queued(name), queued(name, fence=4), queued(name)
+        unknown = Trigger(id=factories.new_id(), fence=1, job_type=name)
+        foreign.fence = 3
+        Trigger.objects.filter(id=moved_on.id).update(state="retrying")
+        before = [row(foreign), row(factories.make_trigger(state="running"))]
+        with caplog.at_level("WARNING", "carillon"):
+            assert perform(unknown, good, foreign, moved_on) == {"succeeded": 1, "dropped": 3}
+            assert perform(unknown) is None
+        dropped = [record.msg for record in caplog.records if record.msg["event"] == "message dropped"]
+        assert [(event["triggers"], event["of"]) for event in dropped] == [(3, 4), (1, 1)]
+        assert [row(before[0]["id"]), row(before[1]["id"])] == before
+        assert state_of(moved_on) == ("retrying", "")
+
+    def test_that_name_a_trigger_twice_start_it_once(self, perform: Perform, handler: Register) -> None:
+        trigger = queued(handler(lambda ctx, payload: None))
+        assert perform(trigger, trigger) == {"succeeded": 1}
+        assert len(attempts(trigger)) == 1
 
     def test_run_only_what_may_run(self, perform: Perform, handler: Register) -> None:
         name = handler(lambda ctx, payload: None)

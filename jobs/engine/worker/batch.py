@@ -45,8 +45,9 @@ def perform(
 ) -> dict[str, int] | None:
     """Claim a message's triggers and see each through to an outcome.
 
-    Returns how many ended in which state, and how many effects were not made twice, or None when nothing was left to
-    claim. Waits out a database that is away for as long as the lease, since both claim and finish may be repeated.
+    Returns how many ended in which state, how many were dropped as stale or unknown and how many effects were not made
+    twice; or None when nothing was left to claim. Waits out a database that is away for as long as the lease, since
+    both claim and finish may be repeated.
     """
     settings = engine_settings()
     patience = settings.worker_lease_seconds
@@ -58,9 +59,14 @@ def perform(
             patience_seconds=patience,
             what="claim",
         )
+        if rows.dropped:
+            log.warning(
+                "message dropped", triggers=rows.dropped, of=len(grips), error="unknown, or another fence"
+            )
         if not rows:
             return None
         batch = Batch(registry.get(job_type), rows, flush_seconds=settings.finish_flush_ms / 1000)
+        batch.finisher.counts["dropped"] = rows.dropped
         with _the_keeper().holding(batch.hold):
             batch.call_handlers()
             db.until_connected(batch.finisher.flush, patience_seconds=patience, what="finish")
