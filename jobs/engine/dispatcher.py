@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from jobs.core.states import CANCEL_REASONS
+from jobs.crash_points import crash_point
 from jobs.store import dispatch as store
 from jobs.store import execution
 from jobs.store.dispatch import Queued
@@ -78,8 +79,10 @@ def _publish(
     result: store.Dispatched, lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
 ) -> None:
     queued = result.queued
+    crash_point("dispatch.after_commit")
     try:
         publish(messages(queued, lanes, full=result.full))
+        crash_point("dispatch.after_publish")
     except PublishError as error:
         handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)

@@ -127,6 +127,11 @@ class Stage:
         with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
             return connection.execute(statement).fetchall()
 
+    def execute(self, statements: str) -> None:
+        """Carry out statements that return nothing on the stage's database."""
+        with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute(statements)
+
     def manage(self, *arguments: str) -> str:
         """Standard output of a management command beside the running stage."""
         command = [sys.executable, "manage.py", *arguments]

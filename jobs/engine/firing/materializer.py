@@ -17,6 +17,7 @@ from typing import Any
 from jobs.core.calendar.plans import PlanCache
 from jobs.core.errors import ScheduleError
 from jobs.core.schedule import jitter_offset
+from jobs.crash_points import crash_point
 from jobs.engine.firing.agenda import Agenda
 from jobs.engine.firing.pace import WINDOW_SECONDS, Pace
 from jobs.store import db
@@ -76,6 +77,10 @@ def materialize(
         walk.begin(walk.absorb(pasts))
         created = store.materialize(firings)
         store.advance(next_fire_ats)
+        if created:
+            crash_point("materialize.before_commit")
+    if created:
+        crash_point("materialize.after_commit")
     if pace is not None:
         _note(firings, pace, since=until - timedelta(seconds=WINDOW_SECONDS))
     if pasts:

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from jobs.conf import engine_settings
 from jobs.core.states import AttemptState, TriggerState
+from jobs.crash_points import crash_point
 from jobs.engine.reaper import judge
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.keeper import Held, Hold, Keeper
@@ -52,6 +53,7 @@ def perform(
     settings = engine_settings()
     patience = settings.worker_lease_seconds
     with bound(worker=worker):
+        crash_point("claim.before_commit")
         rows = db.until_connected(
             lambda: execution.claim(
                 grips=grips, worker=worker, celery_task_id=celery_task_id, lease=settings.worker_lease
@@ -59,6 +61,7 @@ def perform(
             patience_seconds=patience,
             what="claim",
         )
+        crash_point("claim.after_commit")
         if rows.dropped:
             log.warning(
                 "message dropped", triggers=rows.dropped, of=len(grips), error="unknown, or another fence"

@@ -15,6 +15,7 @@ from typing import Any
 
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
+from jobs.crash_points import crash_point
 from jobs.handlers.outcome import Outcome
 from jobs.store import db, execution
 from jobs.store.execution import Finish, Grip
@@ -106,17 +107,20 @@ class Finisher:
                 items, self._gathered = self._gathered, []
             if not items:
                 return
+            crash_point("finish.before_commit")
             try:
                 states = self._write(items)
             except db.DISCONNECTED:
                 with self._lock:
                     self._gathered = items + self._gathered
                 raise
+        crash_point("finish.after_commit")
         for row, finish, _ in items:
             state = states.get(row.id)
             self._note(row, finish, state)
             if state is TriggerState.RETRYING:
                 wake_beats(due_in=finish.delay)
+                crash_point("finish.after_publish")
 
     @staticmethod
     def _write(items: Sequence[tuple[Any, Finish, bool]]) -> dict[Any, TriggerState]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from jobs.core.policies import Delivery
 from jobs.core.states import SKIP_REASONS
+from jobs.crash_points import crash_point
 from jobs.store import db
 from jobs.store.dispatch import parking, queues
 from jobs.store.dispatch.queues import Window
@@ -92,6 +93,8 @@ def dispatch(
             if done.count >= limit or not parked:
                 break
         pick.settle(done)
+        if done.queued:
+            crash_point("dispatch.before_commit")
     done.blocked = done.count < limit and len(frozen) < len({lane.tenant_id for lane in due})
     return done
 
