@@ -26,9 +26,12 @@ def _keep_our_logging(**_: Any) -> None:
 
 
 @worker_init.connect
-def _import_before_forking(**_: Any) -> None:
+def _prepare_before_forking(**_: Any) -> None:
     """What the first webhook would import while a firing waits; the pool's processes share its memory."""
+    from jobs.store import db
+
     import_module("aiohttp")
+    db.keep_plans()
 
 
 @worker_process_init.connect

@@ -19,6 +19,7 @@ from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Lane
 from jobs.engine.publisher import Publisher
 from jobs.handlers import registry
+from jobs.store import db
 from jobs.wakeups import Listener, Sleep
 
 
@@ -43,6 +44,7 @@ class LeaderScheduler(Scheduler):
 
     def setup_schedule(self) -> None:
         """Called for the real instance only; the banner's lazy one must not touch anything."""
+        db.keep_plans()
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)

@@ -1,7 +1,9 @@
 """Named SQL: loads ``store/sql/*.sql`` and executes a query by its name.
 
 A file holds queries of one noun. Each begins with a header: ``-- name:``, then the purpose and, where it applies,
-``transition:``, ``locks:``, ``index:`` and ``returns:``. Tests hold the headers to ``core.states``.
+``transition:``, ``locks:``, ``index:``, ``plan:`` and ``returns:``. Tests hold the headers to ``core.states``. With
+``plan: kept`` the connections of a process that called ``keep_plans`` have the statement parsed and planned once: for
+those of every message, which planning costs more than executing, and whose plan is the same whatever the parameters.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
 there is none. Connection trouble comes out as Django's ``OperationalError`` or ``InterfaceError``;
@@ -24,6 +26,7 @@ from uuid import UUID
 
 import psycopg
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.backends.signals import connection_created
 from psycopg.abc import Loader
 from psycopg.pq import Format
 
@@ -31,10 +34,13 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 T = TypeVar("T")
+#: Executions of a statement after which its plan is kept.
+KEEP_AFTER = 2
+_keeping = False
 DISCONNECTED = (OperationalError, InterfaceError)
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_HEADER = re.compile(r"^-- (transition|locks|index|returns): (.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
 
 
 #: psycopg's own loaders: Django leaves jsonb as text, for its fields to decode, and reads times in slow Python.
@@ -54,14 +60,32 @@ class Query:
 
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
+        values = {name: _literal(value) for name, value in parameters.items()}
+        return self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
+
+    def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with connection.cursor() as cursor:
             for name, loader in _LOADERS.items():
                 cursor.adapters.register_loader(name, loader)
-            cursor.execute(self.sql, {name: _literal(value) for name, value in parameters.items()})
-            if cursor.description is None:
-                return []
-            row = _row_type(tuple(column.name for column in cursor.description))
-            return [row(*values) for values in cursor.fetchall()]
+            cursor.execute(self.sql, parameters)
+            return _rows(cursor)
+
+    def _kept(self, parameters: dict[str, Any]) -> list[Any]:
+        # Django's cursors write parameters into the text, so that no two statements are the same to the server.
+        connection.ensure_connection()
+        connection.validate_no_broken_transaction()
+        with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+            for name, loader in _LOADERS.items():
+                cursor.adapters.register_loader(name, loader)
+            cursor.execute(self.sql, parameters)
+            return _rows(cursor)
+
+
+def _rows(cursor: Any) -> list[Any]:
+    if cursor.description is None:
+        return []
+    row = _row_type(tuple(column.name for column in cursor.description))
+    return [row(*values) for values in cursor.fetchall()]
 
 
 #: How an element looks inside an array's text; a list with any other type in it is left to psycopg.
@@ -110,6 +134,23 @@ def all_queries() -> dict[str, Query]:
         for path in sorted(_DIRECTORY.glob("*.sql"))
         for name, query in queries(path.stem).items()
     }
+
+
+def keep_plans() -> None:
+    """Keep the plans of statements that say so, on every connection this process makes from here on."""
+    global _keeping
+    _keeping = True
+    connection_created.connect(_settle)
+
+
+def _settle(connection: Any, **_: Any) -> None:
+    # A plan made while a table was empty would read it whole ever after: such plans are out of the question here.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
+            "set_config('enable_seqscan', 'off', false)"
+        )
+    connection.connection.prepare_threshold = KEEP_AFTER
 
 
 def atomic() -> AbstractContextManager[Any]:

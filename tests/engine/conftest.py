@@ -50,7 +50,8 @@ class Beat:
         self.cycle = Cycle(
             settings=settings,
             lanes=lambda: {
-                kind.name: Lane(kind.max_in_flight, kind.batch_size, kind.is_async) for kind in registry.all_types()
+                kind.name: Lane(kind.max_in_flight, kind.batch_size, kind.is_async)
+                for kind in registry.all_types()
             },
             publish=broker.publish,
             ready=broker.ready,

@@ -34,6 +34,7 @@ WHERE tenant.status <> 'suspended';
 -- Tenants that may be served now, locked so that caps and overlap stay exact with several dispatchers, and so that a
 -- pause or cancel that was acknowledged holds: actions lock the same row.
 -- locks: tenant rows, SKIP LOCKED, held to the end of the dispatch transaction
+-- plan: kept
 -- returns: id, status, rate_per_second, rate_burst
 SELECT id, status, rate_per_second, rate_burst FROM tenants_tenant
 WHERE id = ANY(%(tenant_ids)s::bigint[]) AND status <> 'suspended'
@@ -202,6 +203,7 @@ ORDER BY turn, due_at, id;
 -- Queue the chosen ones under a new fence. Committed before anything is published: the row is the outbox.
 -- transition: pending, retrying -> queued
 -- index: primary key
+-- plan: kept
 -- returns: id, fence, job_type
 UPDATE jobs_trigger t SET
     state = 'queued', fence = t.fence + 1, queued_at = carillon_clock(), worker = '', lease_expires_at = NULL,

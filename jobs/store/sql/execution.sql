@@ -8,6 +8,7 @@
 -- transition: queued -> running
 -- locks: trigger rows
 -- index: primary key
+-- plan: kept
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
@@ -53,6 +54,7 @@ RETURNING t.id;
 -- Prolong the leases of everything in hand. What is not returned is no longer ours.
 -- transition: running -> running
 -- index: primary key
+-- plan: kept
 -- returns: id, cancel_requested
 UPDATE jobs_trigger t SET lease_expires_at = carillon_clock() + %(lease)s
 FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
@@ -76,6 +78,7 @@ RETURNING id;
 -- transition: running -> dead
 -- transition: running -> cancelled
 -- index: primary key
+-- plan: kept
 -- returns: trigger id and state of those that were still ours
 WITH outcome AS MATERIALIZED (
     SELECT * FROM unnest(

@@ -86,6 +86,7 @@ FROM page ORDER BY job_id DESC, valid_from DESC, id DESC LIMIT 1;
 
 -- name: store_result
 -- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it.
+-- plan: kept
 INSERT INTO django_celery_results_taskresult
     (task_id, task_name, worker, status, content_type, content_encoding, result, traceback, meta, task_args, task_kwargs,
      periodic_task_name, date_created, date_done)

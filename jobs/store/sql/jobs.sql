@@ -44,6 +44,7 @@ UNION ALL
 -- name: materialize
 -- Insert the firings as triggers; a firing that has its trigger already is left alone.
 -- transition: - -> pending
+-- plan: kept
 -- returns: ids of the new triggers
 INSERT INTO jobs_trigger (
     id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
@@ -60,6 +61,7 @@ RETURNING id;
 -- name: advance
 -- Move each job's next instant on, in the transaction that inserted the triggers before it.
 -- index: primary key
+-- plan: kept
 UPDATE jobs_job j SET next_fire_at = n.next_fire_at
 FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fire_at)
 WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id

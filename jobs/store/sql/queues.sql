@@ -4,6 +4,7 @@
 -- Take the queues to dispatch into; a queue that another dispatcher holds is being served by it just now.
 -- locks: queue rows, SKIP LOCKED, held to the end of the dispatch transaction
 -- index: primary key
+-- plan: kept
 -- returns: job_type, window, and whether it is time to measure
 SELECT job_type, "window", measured_at < carillon_clock() - %(every)s::interval AS unmeasured FROM jobs_queue
 WHERE job_type = ANY(%(job_types)s::text[])
@@ -49,6 +50,7 @@ RETURNING q.job_type, q."window";
 -- name: note_dispatched
 -- Count what was queued, under the caller's locks.
 -- index: primary key
+-- plan: kept
 UPDATE jobs_queue q SET dispatched = q.dispatched + n.count
 FROM unnest(%(job_types)s::text[], %(counts)s::int[]) AS n(job_type, count)
 WHERE q.job_type = n.job_type;

@@ -1,0 +1,85 @@
+"""Plans that connections keep: made while tables were empty, they must still be the right ones when these are full."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.db import connection
+from django.db.backends.signals import connection_created
+
+from jobs.store import db
+from tests.store.test_plans import (
+    BIG,
+    MIXED,
+    PARAMETERS,
+    analyze,
+    fill,
+    filled_tables,
+    leading_columns,
+    sample,
+    whole_reads,
+)
+
+pytestmark = pytest.mark.django_db
+
+KEPT = {name: query for name, query in db.all_queries().items() if query.headers.get("plan") == ["kept"]}
+
+
+def prepared() -> dict[str, tuple[str, int]]:
+    """What this connection keeps: by the statement's first comment its name and the number of its parameters."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement, name, cardinality(parameter_types) FROM pg_prepared_statements")
+        return {statement.splitlines()[0]: (name, count) for statement, name, count in cursor.fetchall()}
+
+
+def kept_plan(name: str, parameters: int) -> dict[str, Any]:
+    """The plan as it is kept: it is the same for whatever parameters."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({', '.join(['NULL'] * parameters)})")
+        [found] = cursor.fetchone()
+    [explained] = json.loads(found) if isinstance(found, str) else found
+    plan: dict[str, Any] = explained["Plan"]
+    return plan
+
+
+@pytest.fixture
+def keeping() -> Iterator[None]:
+    """This connection as a beat's or a worker's."""
+    with mock.patch.object(db, "_keeping", False), mock.patch.object(connection_created, "connect"):
+        db.keep_plans()
+        db._settle(connection)
+        yield
+        connection.connection.prepare_threshold = None
+        with connection.cursor() as cursor:
+            cursor.execute("RESET plan_cache_mode; RESET enable_seqscan; DEALLOCATE ALL")
+
+
+@pytest.fixture(params=["never analyzed", "analyzed"])
+def empty_tables(request: pytest.FixtureRequest) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {', '.join(BIG)} CASCADE")
+    if request.param == "analyzed":
+        analyze(*BIG)
+
+
+class TestKeptPlans:
+    def test_are_those_of_the_hot_path(self) -> None:
+        assert {"execution.claim", "execution.finish", "dispatch.dispatch", "jobs.materialize"} <= KEPT.keys()
+
+    @pytest.mark.usefixtures("keeping", "empty_tables")
+    def test_made_over_empty_tables_read_no_big_table_whole_once_they_are_full(self) -> None:
+        taken = sample()
+        for name, query in KEPT.items():
+            for _ in range(db.KEEP_AFTER + 2):
+                query(**PARAMETERS[name](taken))
+        names = prepared()
+        assert len(names) == len(KEPT)
+        fill(MIXED)
+        tables, leading = filled_tables(), leading_columns()
+        found = {
+            statement: whole_reads(kept_plan(name, count), tables, leading)
+            for statement, (name, count) in names.items()
+        }
+        assert {statement: reads for statement, reads in found.items() if reads} == {}
