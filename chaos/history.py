@@ -1,0 +1,238 @@
+"""What happened in a run, one JSON object a line: all the judge ever sees, kept so that a verdict can be given again.
+
+Instants that a schedule names are datetimes; moments that were measured are seconds since 1970 (``…at``). Every
+process of a run is on one machine, so they are of one clock, Postgres' too. A call's ``acknowledged_at`` is None when
+its outcome is unknown: what it asked for may have happened or not.
+"""
+
+import json
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Began:
+    """The first line: which run this is."""
+
+    at: float
+    seed: int
+    profile: str
+    faults: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantMade:
+    """A tenant and its cap on triggers in flight."""
+
+    slug: str
+    max_in_flight: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobMade:
+    """A job the API acknowledged, and how the receiver treats its deliveries.
+
+    ``target``: ``ok`` answers 200, ``flaky`` 503 to the first ``failures`` requests of a firing, ``failing`` always
+    500, ``refusing`` 400, ``poison`` kills its worker, ``sink`` misbehaves. ``seconds`` is how long the receiver takes.
+    ``fault`` is the id of the fault that this job is a part of; it is left out of the others' figures.
+    """
+
+    at: float
+    job_id: str
+    tenant: str
+    name: str
+    schedule: dict[str, Any]
+    created_at: datetime
+    target: str = "ok"
+    seconds: float = 0.0
+    failures: int = 0
+    overlap_policy: str = "allow"
+    max_concurrent: int = 1
+    misfire_policy: str = "fire_all"
+    delivery: str = "at_least_once"
+    priority: str = "medium"
+    max_attempts: int = 5
+    retry_seconds: float = 1.0
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """A call about a job: ``verb`` is pause, resume, cancel or run; ``scheduled_for`` is a run's answer."""
+
+    job_id: str
+    verb: str
+    requested_at: float
+    acknowledged_at: float | None = None
+    scheduled_for: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A request reached the receiver. ``delivery`` is the receiver's own number of it."""
+
+    at: float
+    delivery: int
+    job_id: str
+    trigger_id: str
+    scheduled_for: datetime
+    attempt: int
+    fence: int
+    execution_id: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The request was answered with ``status``, or its client went away first (``sent`` false)."""
+
+    at: float
+    delivery: int
+    status: int
+    sent: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Struck:
+    """A fault began. ``number`` is its row in docs/chaos.md; ``id`` tells this time from others of the same kind."""
+
+    at: float
+    id: str
+    number: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healed:
+    """That fault is over: what it broke works again, or a supervisor has started it again."""
+
+    at: float
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Died:
+    """A process ended that no fault had killed."""
+
+    at: float
+    process: str
+    code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """One trigger as the API shows it. It is read twice at the end: what has ended stays as it is."""
+
+    at: float
+    reading: int
+    job_id: str
+    trigger_id: str
+    scheduled_for: datetime
+    state: str
+    reason: str
+    fence: int
+    attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A run of skipped firings the ledger keeps as one record; both ends are among them."""
+
+    job_id: str
+    from_at: datetime
+    until_at: datetime
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """What ``manage.py audit_firings`` said."""
+
+    at: float
+    passed: bool
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closed:
+    """The receiver's log was read: what came later is not in this history."""
+
+    at: float
+
+
+Record = (
+    Began
+    | TenantMade
+    | JobMade
+    | Called
+    | Started
+    | Ended
+    | Struck
+    | Healed
+    | Died
+    | Ledger
+    | Range
+    | Audited
+    | Closed
+)
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in typing.get_args(Record)}
+_INSTANTS = {
+    name: [key for key, hint in typing.get_type_hints(kind).items() if hint in (datetime, datetime | None)]
+    for name, kind in _KINDS.items()
+}
+
+
+def to_line(record: Record) -> str:
+    """The record as one line of JSON, without a line break."""
+    document = {"kind": type(record).__name__, **asdict(record)}
+    return json.dumps(document, default=datetime.isoformat, separators=(",", ":"))
+
+
+def from_line(line: str) -> Record:
+    """The record a line holds. Raises ``ValueError`` when it is none."""
+    document = json.loads(line)
+    name = document.pop("kind", None) if isinstance(document, dict) else None
+    if name not in _KINDS:
+        raise ValueError(f"not a line of a history: {line:.80}")
+    for key in _INSTANTS[name]:
+        if document.get(key):
+            document[key] = datetime.fromisoformat(document[key])
+    try:
+        return typing.cast(Record, _KINDS[name](**document))
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file. A last line that was cut off by a kill is left out; raises ``ValueError`` for others."""
+    with path.open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield from_line(line)
+
+
+def write(path: Path, records: Iterable[Record]) -> None:
+    """Replace the file by these records."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{to_line(record)}\n" for record in records))
+
+
+class Journal:
+    """A history being written: every record is on file before ``note`` returns."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = path.open("a", buffering=1)
+
+    def note(self, record: Record) -> None:
+        """Append a record; several threads may, since a line is one write."""
+        self._file.write(f"{to_line(record)}\n")
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,197 @@
+"""A history, sorted for questions: deliveries joined, firings grouped, faults as stretches of time."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from chaos.history import (
+    Audited,
+    Began,
+    Called,
+    Closed,
+    Died,
+    Ended,
+    Healed,
+    JobMade,
+    Ledger,
+    Range,
+    Record,
+    Started,
+    Struck,
+    TenantMade,
+)
+from chaos.judge.expected import Stops, Walk, stopped, walk
+from chaos.judge.limits import OF_FAULT, RESUME_SECONDS, TOLERANCE_SECONDS, Limits
+
+#: A job and an instant.
+Firing = tuple[str, datetime]
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One request from its arrival to its answer; ``ended_at`` is infinite when the log has no end of it."""
+
+    request: Started
+    ended_at: float
+    status: int
+    sent: bool
+
+    @property
+    def at(self) -> float:
+        return self.request.at
+
+    @property
+    def firing(self) -> Firing:
+        return self.request.job_id, self.request.scheduled_for
+
+    @property
+    def by_schedule(self) -> bool:
+        """Whether a schedule asked for it, and not a "run now", whose key has another form (DESIGN §5)."""
+        return ":scheduled_for:" in self.request.key
+
+    def settles(self, job: JobMade) -> bool:
+        """Whether nothing is to follow: it was answered, and not in a way that asks for another attempt."""
+        return self.sent and (self.status < 500 or self.request.attempt >= job.max_attempts)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One strike of a fault until it was healed, in seconds since 1970."""
+
+    id: str
+    number: int
+    what: str
+    struck_at: float
+    healed_at: float
+
+    @property
+    def limits(self) -> Limits:
+        return OF_FAULT[self.number]
+
+    def touches(self, start: float, end: float, *, after: float = 0.0) -> bool:
+        """Whether the stretch meets the window, prolonged by ``after`` seconds."""
+        return start <= self.healed_at + after and end >= self.struck_at
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Strikes of one kind in a row; ``ends_at`` is when the next kind begins, or the log was read."""
+
+    number: int
+    windows: tuple[Window, ...]
+    ends_at: float
+
+    @property
+    def struck_at(self) -> float:
+        return self.windows[0].struck_at
+
+    @property
+    def healed_at(self) -> float:
+        return max(window.healed_at for window in self.windows)
+
+
+class Case:
+    """Everything a check may ask of a history."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        records = list(records)
+
+        def of(kind: type) -> list:
+            return [record for record in records if isinstance(record, kind)]
+
+        self.began: Began | None = next(iter(of(Began)), None)
+        self.tenants: list[TenantMade] = of(TenantMade)
+        self.jobs: dict[str, JobMade] = {job.job_id: job for job in of(JobMade)}
+        self.deaths: list[Died] = of(Died)
+        self.audits: list[Audited] = of(Audited)
+        self.ranges: list[Range] = of(Range)
+        self.ledger: list[Ledger] = of(Ledger)
+        self.closed_at: float = max((record.at for record in of(Closed)), default=_last_moment(records))
+        self.calls: dict[str, list[Called]] = defaultdict(list)
+        for call in of(Called):
+            self.calls[call.job_id].append(call)
+        self.deliveries = _joined(of(Started), of(Ended))
+        self.firings: dict[Firing, list[Delivery]] = defaultdict(list)
+        for delivery in self.deliveries:
+            self.firings[delivery.firing].append(delivery)
+        self.windows = _windows(of(Struck), of(Healed), until=self.closed_at)
+        last = max((entry.reading for entry in self.ledger), default=0)
+        self.final = {
+            (entry.job_id, entry.scheduled_for): entry for entry in self.ledger if entry.reading == last
+        }
+        self._lives: dict[str, list[tuple[float, float]]] = {}
+
+    def walk(self, job: JobMade) -> Walk:
+        return walk(job, self.calls[job.job_id], until=self.closed_at)
+
+    def stops(self, job: JobMade) -> Stops:
+        return stopped(self.calls[job.job_id])
+
+    def horizon(self, job: JobMade) -> float:
+        """Firings due later than this are not required: their attempts may be under way yet."""
+        attempts = job.max_attempts if job.target == "failing" else job.failures + 1
+        return (
+            self.closed_at - TOLERANCE_SECONDS - attempts * job.seconds - (attempts - 1) * job.retry_seconds
+        )
+
+    def due(self, job: JobMade) -> list[datetime]:
+        """Required instants up to the horizon, ascending."""
+        return sorted(at for at in self.walk(job).required if at.timestamp() <= self.horizon(job))
+
+    def faulty(self, start: float, end: float, *, after: float = RESUME_SECONDS) -> list[Window]:
+        """Windows that meet the stretch, each with its aftermath."""
+        return [window for window in self.windows if window.touches(start, end, after=after)]
+
+    def lives(self, job_id: str) -> list[tuple[float, float]]:
+        """Of each firing of a job that reached the receiver, from its nominal instant to its last answer."""
+        if job_id not in self._lives:
+            self._lives[job_id] = sorted(
+                (at.timestamp(), max(delivery.ended_at for delivery in deliveries))
+                for (job, at), deliveries in self.firings.items()
+                if job == job_id
+            )
+        return self._lives[job_id]
+
+    @cached_property
+    def episodes(self) -> list[Episode]:
+        """The windows grouped, in the order they struck."""
+        runs: list[list[Window]] = []
+        for window in self.windows:
+            if runs and runs[-1][-1].number == window.number:
+                runs[-1].append(window)
+            else:
+                runs.append([window])
+        ends = [*(run[0].struck_at for run in runs[1:]), self.closed_at]
+        return [Episode(run[0].number, tuple(run), next_at) for run, next_at in zip(runs, ends, strict=False)]
+
+    def episode_at(self, at: float) -> Episode | None:
+        """The episode that had begun last at that moment; None in the calm before the first."""
+        index = bisect_right(self.episodes, at, key=lambda episode: episode.struck_at)
+        return self.episodes[index - 1] if index else None
+
+
+def _joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Delivery]:
+    ends = {end.delivery: end for end in ended}
+    deliveries = []
+    for request in sorted(started, key=lambda request: (request.at, request.delivery)):
+        end = ends.get(request.delivery)
+        deliveries.append(
+            Delivery(request, end.at, end.status, end.sent) if end else Delivery(request, NEVER, 0, False)
+        )
+    return deliveries
+
+
+def _windows(struck: Sequence[Struck], healed: Sequence[Healed], *, until: float) -> list[Window]:
+    ends = {heal.id: heal.at for heal in healed}
+    return [
+        Window(strike.id, strike.number, strike.what, strike.at, ends.get(strike.id, until))
+        for strike in sorted(struck, key=lambda strike: strike.at)
+    ]
+
+
+def _last_moment(records: Sequence[Record]) -> float:
+    return max((record.at for record in records if hasattr(record, "at")), default=0.0)

@@ -1,0 +1,150 @@
+"""Promises about executions: repeated only out of a fault, under rising fences, never side by side where forbidden."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from chaos.history import JobMade
+from chaos.judge.case import NEVER, Case, Delivery, Window
+from chaos.judge.limits import FINISH_SECONDS
+from chaos.judge.verdict import Breach
+
+#: Repeated executions by the fault that excuses them: trigger ids, one for each time.
+Repeats = dict[str, list[str]]
+
+
+def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Breach]:
+    """Executions of what had been executed, or was being executed, that no fault accounts for.
+
+    A fault accounts for one more execution of what was in flight when it struck or while it lasted. Fills ``repeats``.
+    """
+    for (job_id, _), deliveries in case.firings.items():
+        job = case.jobs.get(job_id)
+        if job is None or job.target in ("poison", "sink"):
+            continue
+        for before, delivery in pairwise(deliveries):
+            if job.delivery == "at_most_once":
+                detail = f"at most once, and attempt {delivery.request.attempt} came"
+                yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
+                continue
+            if _retry(before, delivery, job):
+                continue
+            window = _cause(case, before, delivery)
+            if window is None:
+                detail = (
+                    f"again {delivery.at - before.at:.1f} s after {_how(before)}, and no fault is to blame"
+                )
+                yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
+            elif delivery.request.trigger_id in repeats[window.id]:
+                detail = f"a third time in one fault ({window.what})"
+                yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
+            else:
+                repeats[window.id].append(delivery.request.trigger_id)
+                excused["executed again after a fault"] += 1
+
+
+def _retry(before: Delivery, delivery: Delivery, job: JobMade) -> bool:
+    """Whether the earlier one had been answered with a wish for another attempt."""
+    failed = before.sent and before.status >= 500 and before.ended_at <= delivery.at
+    return failed and before.request.attempt < job.max_attempts
+
+
+def _how(before: Delivery) -> str:
+    if before.ended_at == NEVER:
+        return "one that has no end"
+    return f"one that was answered {before.status}" if before.sent else "one that was cut short"
+
+
+def _cause(case: Case, before: Delivery, delivery: Delivery) -> Window | None:
+    """The fault that found the earlier one in flight: the last such one before the repetition."""
+    in_flight_until = min(before.ended_at, delivery.at) + FINISH_SECONDS
+    candidates = [
+        window
+        for window in case.windows
+        if window.limits.may_repeat
+        and window.struck_at <= delivery.at
+        and window.touches(before.at, in_flight_until, after=FINISH_SECONDS)
+    ]
+    return candidates[-1] if candidates else None
+
+
+def in_flight(case: Case, window: Window) -> int:
+    """Triggers that were under way at the receiver, or not yet recorded as done, while the fault lasted."""
+    return len(
+        {
+            delivery.request.trigger_id
+            for delivery in case.deliveries
+            if window.touches(delivery.at, delivery.ended_at + FINISH_SECONDS)
+        }
+    )
+
+
+def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
+    """A fence that comes twice, or after a higher one, for the same trigger."""
+    by_trigger: dict[str, list[Delivery]] = defaultdict(list)
+    for delivery in case.deliveries:
+        by_trigger[delivery.request.trigger_id].append(delivery)
+    for deliveries in by_trigger.values():
+        highest, seen = 0, set()
+        for delivery in deliveries:
+            request = delivery.request
+            job = case.jobs.get(request.job_id)
+            name = job.name if job else request.job_id
+            if request.fence in seen:
+                detail = f"fence {request.fence} came twice"
+                yield Breach(kind="fence", at=delivery.at, job=name, detail=detail)
+            elif request.fence < highest:
+                if _outlived(case, deliveries[0].at, delivery.at):
+                    excused["a fence after a higher one, from a worker that had been cut off"] += 1
+                else:
+                    detail = f"fence {request.fence} came after {highest}"
+                    yield Breach(kind="fence", at=delivery.at, job=name, detail=detail)
+            seen.add(request.fence)
+            highest = max(highest, request.fence)
+
+
+def _outlived(case: Case, start: float, end: float) -> bool:
+    """Whether in that stretch a worker may have gone on with what had been taken from it."""
+    return any(window.limits.may_outlive for window in case.faulty(start, end))
+
+
+def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
+    """Executions side by side, beyond what the job's policy or the tenant's cap allows."""
+    by_job: dict[str, list[Delivery]] = defaultdict(list)
+    by_tenant: dict[str, list[Delivery]] = defaultdict(list)
+    for delivery in case.deliveries:
+        job = case.jobs.get(delivery.request.job_id)
+        if job is None:
+            continue
+        by_job[job.job_id].append(delivery)
+        by_tenant[job.tenant].append(delivery)
+    for job_id, deliveries in by_job.items():
+        job = case.jobs[job_id]
+        most = job.max_concurrent if job.overlap_policy == "allow" else 1
+        yield from _side_by_side(case, excused, deliveries, most, kind="overlap", name=job.name)
+    for tenant in case.tenants:
+        deliveries = by_tenant[tenant.slug]
+        yield from _side_by_side(
+            case, excused, deliveries, tenant.max_in_flight, kind="quota", name=tenant.slug
+        )
+
+
+def _side_by_side(
+    case: Case, excused: Counter[str], deliveries: Iterable[Delivery], most: int, *, kind: str, name: str
+) -> Iterator[Breach]:
+    """Each moment at which one more trigger than ``most`` began; two executions of one trigger are one here."""
+    steps = []
+    for delivery in deliveries:
+        # An end that is not in the log says nothing of how long it took.
+        if delivery.ended_at < NEVER:
+            steps += [(delivery.at, 1, delivery), (delivery.ended_at, -1, delivery)]
+    running: Counter[str] = Counter()
+    for at, step, delivery in sorted(steps, key=lambda each: (each[0], each[1])):
+        running[delivery.request.trigger_id] += step
+        count = sum(n > 0 for n in running.values())
+        if step < 0 or count <= most:
+            continue
+        if _outlived(case, at, at):
+            excused[f"{kind} with a worker that had been cut off"] += 1
+        else:
+            yield Breach(kind=kind, at=at, job=name, detail=f"{count} at once, {most} allowed")

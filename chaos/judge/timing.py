@@ -1,0 +1,151 @@
+"""Promises about time: how late firings start in calm and after each fault, and how soon all is well again."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chaos.history import JobMade
+from chaos.judge.case import Case, Delivery, Episode
+from chaos.judge.executions import Repeats, in_flight
+from chaos.judge.limits import (
+    CALM_P50_SECONDS,
+    CALM_P99_SECONDS,
+    LATE_SECONDS,
+    RESUME_SECONDS,
+)
+from chaos.judge.verdict import Breach, Figures
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How late a firing first reached the receiver. ``due_at`` and ``started_at`` are seconds since 1970."""
+
+    job: JobMade
+    due_at: float
+    started_at: float
+
+    @property
+    def seconds(self) -> float:
+        return self.started_at - self.due_at
+
+
+def lags(case: Case) -> list[Lag]:
+    """Of every required firing that started, where nothing but the engine makes it wait; by due time."""
+    found = []
+    for job in case.jobs.values():
+        if job.overlap_policy == "allow" and job.target != "poison" and not job.fault:
+            for at in case.due(job):
+                if deliveries := case.firings.get((job.job_id, at)):
+                    found.append(Lag(job, at.timestamp(), deliveries[0].at))
+    return sorted(found, key=lambda lag: lag.due_at)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """By nearest rank; 0 without any."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figures]:
+    """The calm first, then each episode."""
+    groups: dict[float, list[Lag]] = defaultdict(list)
+    for lag in lags(case):
+        # What was due just before the first strike and had to wait for its end is no matter of calm.
+        groups[_begin(case, _moment(case, lag))].append(lag)
+    counts: dict[float, Counter[str]] = defaultdict(Counter)
+    for breach in breaches:
+        counts[_begin(case, breach.at)][breach.kind] += 1
+    calm = _figures(case, None, groups[0.0], counts[0.0], repeats)
+    return [
+        calm,
+        *(
+            _figures(case, each, groups[each.struck_at], counts[each.struck_at], repeats)
+            for each in case.episodes
+        ),
+    ]
+
+
+def _moment(case: Case, lag: Lag) -> float:
+    return lag.due_at if case.episode_at(lag.due_at) else max(lag.due_at, lag.started_at)
+
+
+def _begin(case: Case, at: float) -> float:
+    episode = case.episode_at(at)
+    return episode.struck_at if episode else 0.0
+
+
+def _figures(
+    case: Case, episode: Episode | None, lags: list[Lag], counts: Counter[str], repeats: Repeats
+) -> Figures:
+    seconds = [lag.seconds for lag in lags]
+    windows = episode.windows if episode else ()
+    return Figures(
+        number=episode.number if episode else 0,
+        name=windows[0].limits.name if windows else "calm",
+        strikes=len(windows),
+        struck_at=episode.struck_at if episode else (case.began.at if case.began else 0.0),
+        healed_at=episode.healed_at if episode else 0.0,
+        firings=len(lags),
+        lost=counts["lost"] + counts["unrecorded"],
+        doubled=counts["doubled firing"],
+        repeated=sum(len(repeats[window.id]) for window in windows) + counts["executed twice"],
+        in_flight=sum(in_flight(case, window) for window in windows),
+        late=sum(late > LATE_SECONDS for late in seconds),
+        latest_seconds=max(seconds, default=0.0),
+        p50_seconds=percentile(seconds, 0.5),
+        p99_seconds=percentile(seconds, 0.99),
+        resumed_seconds=_resumed(case, episode) if episode else 0.0,
+        reclaimed_seconds=max((_reclaimed(case, window.id, repeats) for window in windows), default=0.0),
+    )
+
+
+def _resumed(case: Case, episode: Episode) -> float:
+    """Seconds from the heal until firings were on time again and what had waited was done."""
+    last = episode.healed_at
+    for lag in lags(case):
+        if (
+            lag.seconds > LATE_SECONDS
+            and episode.struck_at <= lag.started_at
+            and lag.due_at < episode.ends_at
+        ):
+            last = max(last, min(lag.started_at, episode.ends_at))
+    return last - episode.healed_at
+
+
+def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
+    """The longest time from a strike to the next execution of what it had cut short."""
+    window = next(window for window in case.windows if window.id == window_id)
+    wanted = set(repeats[window_id])
+    nexts: dict[str, Delivery] = {}
+    for delivery in case.deliveries:
+        trigger_id = delivery.request.trigger_id
+        if trigger_id in wanted and delivery.at > window.struck_at:
+            nexts.setdefault(trigger_id, delivery)
+    return max((delivery.at - window.struck_at for delivery in nexts.values()), default=0.0)
+
+
+def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
+    """Figures beyond their limits."""
+    calm, *faults = episodes
+    if calm.firings:
+        for name, seconds, most in (
+            ("p50", calm.p50_seconds, CALM_P50_SECONDS),
+            ("p99", calm.p99_seconds, CALM_P99_SECONDS),
+        ):
+            if seconds > most:
+                detail = f"{name} of {calm.firings} firings in calm is {seconds * 1000:.0f} ms"
+                yield Breach(kind="late", at=calm.struck_at, job="all", detail=detail)
+    for each, episode in zip(faults, case.episodes, strict=True):
+        limits = episode.windows[0].limits
+        if each.latest_seconds > limits.late_seconds:
+            detail = f"{each.latest_seconds:.1f} s after {each.name}, {limits.late_seconds:g} s allowed"
+            yield Breach(kind="late", at=each.struck_at, job="all", detail=detail)
+        if each.resumed_seconds > RESUME_SECONDS:
+            detail = f"{each.resumed_seconds:.1f} s after {each.name} was healed, firings were still late"
+            yield Breach(kind="resumed late", at=each.healed_at, job="all", detail=detail)
+        if limits.reclaim_seconds and each.reclaimed_seconds > limits.reclaim_seconds + LATE_SECONDS:
+            detail = f"{each.reclaimed_seconds:.1f} s until what {each.name} cut short was taken up again"
+            yield Breach(kind="reclaimed late", at=each.struck_at, job="all", detail=detail)
+        if each.repeated > each.in_flight:
+            detail = f"{each.repeated} executed again, {each.in_flight} were in flight"
+            yield Breach(kind="executed twice", at=each.struck_at, job="all", detail=detail)
