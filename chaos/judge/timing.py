@@ -30,11 +30,16 @@ class Lag:
 
 
 def lags(case: Case) -> list[Lag]:
-    """Of every required firing that started, where nothing but the engine makes it wait; by due time."""
+    """Of every required firing that started, where nothing but the engine makes it wait; by due time.
+
+    What fell due before ``Began`` is left out.
+    """
     found = []
     for job in case.jobs.values():
         if job.overlap_policy == "allow" and job.target != "poison" and not job.fault:
             for at in case.due(job):
+                if case.began and at.timestamp() < case.began.at:
+                    continue  # the processes were warming up
                 if deliveries := case.firings.get((job.job_id, at)):
                     found.append(Lag(job, at.timestamp(), deliveries[0].at))
     return sorted(found, key=lambda lag: lag.due_at)

@@ -1,0 +1,131 @@
+"""The course of a run: load, calm, faults one after the other, heal, quiet, read once, then judge the whole history."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos import history
+from chaos.faults import FAULTS, Fault
+from chaos.history import Audited, Began, Closed, Healed, Journal, Record, Struck, TenantMade
+from chaos.judge import judge
+from chaos.load.caller import Caller
+from chaos.load.definitions import plans, tenants
+from chaos.stage.cluster import Cluster
+
+#: Until code paths and caches are warm; what falls due meanwhile is required, and not timed.
+WARM_UP_SECONDS = 8.0
+QUIET_SECONDS, LOOK_SECONDS = 90.0, 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How much of everything. ``periods`` are the shortest and longest period of a job, in seconds."""
+
+    tenants: int
+    jobs: int
+    periods: tuple[int, int]
+    calm_seconds: float
+    faults: tuple[int, ...]
+    long: bool = False
+
+
+PROFILES = {
+    "short": Profile(tenants=4, jobs=40, periods=(2, 15), calm_seconds=15, faults=(1, 2, 5, 8)),
+    "long": Profile(
+        tenants=10, jobs=300, periods=(5, 60), calm_seconds=75, faults=tuple(sorted(FAULTS)), long=True
+    ),
+}
+
+
+def run(
+    *,
+    name: str,
+    seed: int,
+    faults: list[int],
+    directory: Path,
+    say: Callable[[str], None],
+    calm_seconds: float | None,
+) -> Path:
+    """Run a profile with these faults (none: a control run); returns the history's file. Raises ``StageError``."""
+    profile, rng = PROFILES[name], random.Random(seed)
+    journal = Journal(directory / "journal.jsonl")
+    with Cluster(journal=journal, rng=random.Random(rng.random()), say=say) as cluster:
+        caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
+        _make_load(cluster, caller, profile, rng, say)
+        cluster.wait(WARM_UP_SECONDS)
+        journal.note(Began(at=time.time(), seed=seed, profile=name, faults=faults))
+        with caller.busy(random.Random(rng.random())):
+            say("calm")
+            cluster.wait(profile.calm_seconds if calm_seconds is None else calm_seconds)
+            for number in faults:
+                _strike(FAULTS[number](cluster, caller, rng), cluster, long=profile.long, say=say)
+        _quiet(cluster, say=say)
+        return _read(cluster, caller, directory, say=say)
+
+
+def _make_load(
+    cluster: Cluster, caller: Caller, profile: Profile, rng: random.Random, say: Callable[[str], None]
+) -> None:
+    say("making tenants and jobs")
+    caps = tenants(profile.tenants)
+    for slug, cap in caps.items():
+        caller.keys[slug] = cluster.make_tenant(slug, max_in_flight=cap)
+        cluster.journal.note(TenantMade(slug=slug, max_in_flight=cap))
+    for plan in plans(rng, tenants=caps, jobs=profile.jobs, periods=profile.periods):
+        caller.make(plan)
+
+
+def _strike(fault: Fault, cluster: Cluster, *, long: bool, say: Callable[[str], None]) -> None:
+    for strike in range(fault.long_strikes if long else fault.strikes):
+        if strike:
+            cluster.wait(fault.gap_seconds)
+        what = fault.aim(strike)
+        say(f"fault {fault.number}: {what}")
+        struck = Struck(at=time.time(), id=f"{fault.number}.{strike}", number=fault.number, what=what)
+        cluster.journal.note(struck)
+        fault.inject()
+        cluster.wait(fault.hold_seconds)
+        fault.heal()
+        cluster.journal.note(Healed(at=time.time(), id=struck.id))
+    say(f"fault {fault.number}: healed, {fault.after_seconds:g} s to watch")
+    cluster.wait(fault.after_seconds)
+
+
+def _quiet(cluster: Cluster, *, say: Callable[[str], None]) -> None:
+    """Until nothing is owed any more, or for as long as that may reasonably take."""
+    say("waiting until nothing is owed")
+    deadline = time.monotonic() + QUIET_SECONDS
+    while time.monotonic() < deadline:
+        cluster.wait(LOOK_SECONDS)
+        verdict = judge([*_so_far(cluster), Closed(at=time.time())])
+        if not any(breach.kind == "lost" for breach in verdict.breaches):
+            return
+
+
+def _so_far(cluster: Cluster) -> list[Record]:
+    return [*history.read(cluster.journal.path), *history.read(cluster.receiver_log)]
+
+
+def _read(cluster: Cluster, caller: Caller, directory: Path, *, say: Callable[[str], None]) -> Path:
+    say("reading")
+    caller.read_ledger(reading=1)
+    closed_at = time.time()
+    cluster.journal.note(Closed(at=closed_at))
+    received = list(history.read(cluster.receiver_log))
+    cluster.wait(LOOK_SECONDS)
+    caller.read_ledger(reading=2)
+    cluster.journal.note(_audited(cluster))
+    cluster.journal.close()
+    path = directory / "history.jsonl"
+    history.write(path, [*history.read(cluster.journal.path), *received])
+    cluster.journal.path.unlink()
+    (directory / "logs.txt").write_text(cluster.tails())
+    return path
+
+
+def _audited(cluster: Cluster) -> Audited:
+    document = cluster.manage_json("audit_firings", "--json")
+    return Audited(at=time.time(), passed=not document["differences"], says=json.dumps(document))

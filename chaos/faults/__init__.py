@@ -1,0 +1,27 @@
+"""The faults by their numbers in docs/chaos.md. A new one is a class here and a row of ``judge.limits.OF_FAULT``."""
+
+from chaos.faults.fault import Fault
+from chaos.faults.of_jobs import BadSink, Poison
+from chaos.faults.of_links import Partition
+from chaos.faults.of_processes import LeaderDies, LeaderFreezes, RollingDeploy, WorkerDies, WorkerFreezes
+from chaos.faults.of_servers import PostgresCrashes, PostgresHangs, RedisForgets, SlowDatabase
+
+FAULTS: dict[int, type[Fault]] = {
+    kind.number: kind
+    for kind in (
+        WorkerDies,
+        LeaderDies,
+        LeaderFreezes,
+        WorkerFreezes,
+        PostgresCrashes,
+        PostgresHangs,
+        RedisForgets,
+        Partition,
+        SlowDatabase,
+        BadSink,
+        RollingDeploy,
+        Poison,
+    )
+}
+
+__all__ = ["FAULTS", "Fault"]

@@ -1,0 +1,64 @@
+"""Faults that come with the jobs: targets that misbehave, handlers that kill their worker."""
+
+import threading
+
+from chaos.faults.fault import Fault
+from chaos.load.definitions import Plan
+
+MODES = ("hang", "drip", "flood", "bomb", "redirect", "retry-after")
+
+
+class BadSink(Fault):
+    """A tenant whose targets hang, drip, flood, bomb, redirect in circles or ask for a century of patience."""
+
+    number, hold_seconds, after_seconds = 13, 30.0, 15.0
+
+    def aim(self, strike: int) -> str:
+        return f"a tenant with bad targets for {self.hold_seconds:g} s"
+
+    def inject(self) -> None:
+        self.caller.keys.setdefault("sink", "")
+        if not self.caller.keys["sink"]:
+            self.caller.keys["sink"] = self.cluster.make_tenant("sink", max_in_flight=20)
+        self._jobs = [
+            self.caller.make(
+                Plan(
+                    tenant="sink",
+                    name=f"sink-{mode}-{n}",
+                    schedule={"type": "interval", "every_seconds": 2},
+                    target="sink",
+                    query={"mode": mode},
+                    fault="sink",
+                )
+            )
+            for mode in MODES
+            for n in range(3)
+        ]
+
+    def heal(self) -> None:
+        for job in self._jobs:
+            self.caller.ask(job, "cancel", over=threading.Event())
+
+
+class Poison(Fault):
+    """Jobs that end their worker's process each time; three times each, and the worker goes on."""
+
+    number, hold_seconds, after_seconds = 16, 125.0, 20.0
+
+    def aim(self, strike: int) -> str:
+        return "a job that segfaults and one that is out of memory"
+
+    def inject(self) -> None:
+        for kind in ("segfault", "memory"):
+            plan = Plan(
+                tenant=next(iter(self.caller.keys)),
+                name=f"poison-{kind}",
+                schedule={"type": "immediate"},
+                target="poison",
+                job_type=f"chaos.{kind}",
+                fault="poison",
+            )
+            self.caller.make(plan)
+
+    def heal(self) -> None:
+        """Quarantined by now, or the judge says so."""

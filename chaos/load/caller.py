@@ -1,0 +1,140 @@
+"""The REST API as a service calls it, and every acknowledged call in the history.
+
+While faults strike, a thread pauses, resumes, runs and cancels jobs. A call whose outcome is unknown is asked again
+until it is acknowledged, as a service would: pause, resume and cancel may be repeated. A run is not.
+"""
+
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from chaos.history import Called, JobMade, Journal, Ledger, Range
+from chaos.load.definitions import Plan
+
+TIMEOUT_SECONDS = 8.0
+AGAIN_SECONDS = 1.0
+
+
+class Caller:
+    """Calls with the keys of its tenants."""
+
+    def __init__(self, *, port: int, receiver_url: str, journal: Journal) -> None:
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+        self._receiver_url = receiver_url
+        self._journal = journal
+        self.keys: dict[str, str] = {}
+        self.made: list[JobMade] = []
+
+    def make(self, plan: Plan) -> JobMade:
+        """Create a job; raises what a call raises."""
+        answer = self._call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self._receiver_url))
+        job = plan.made(answer, at=time.time())
+        self._journal.note(job)
+        self.made.append(job)
+        return job
+
+    def ask(self, job: JobMade, verb: str, *, over: threading.Event) -> None:
+        """Pause, resume, cancel or run a job, and put down what was acknowledged."""
+        requested_at, answer = time.time(), None
+        while answer is None:
+            try:
+                answer = self._call(job.tenant, "POST", f"/jobs/{job.job_id}/{verb}")
+            except OSError:  # unreachable, too slow, or a 5xx: it may have happened
+                if verb == "run" or over.wait(AGAIN_SECONDS):
+                    break
+        self._journal.note(
+            Called(
+                job_id=job.job_id,
+                verb=verb,
+                requested_at=requested_at,
+                acknowledged_at=None if answer is None else time.time(),
+                scheduled_for=datetime.fromisoformat(answer["scheduled_for"])
+                if answer and verb == "run"
+                else None,
+            )
+        )
+
+    @contextmanager
+    def busy(self, rng: random.Random) -> Iterator[None]:
+        """Call about jobs now and then until the block ends; what is paused then stays so."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._go_on, args=(rng, over), name="caller", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(2 * TIMEOUT_SECONDS)
+
+    def _go_on(self, rng: random.Random, over: threading.Event) -> None:
+        jobs = [job for job in self.made if job.overlap_policy == "allow" and not job.fault]
+        stoppable = rng.sample(jobs, k=max(1, len(jobs) // 4))
+        while not over.wait(rng.uniform(1, 4)):
+            verb = rng.choices(("run", "pause", "cancel"), weights=(6, 3, 1))[0]
+            if verb == "run" or not stoppable:
+                self.ask(rng.choice([job for job in jobs if job not in stoppable]), "run", over=over)
+            elif verb == "pause":
+                job = rng.choice(stoppable)
+                self.ask(job, "pause", over=over)
+                over.wait(rng.uniform(2, 6))
+                self.ask(job, "resume", over=over)
+            else:
+                self.ask(stoppable.pop(), "cancel", over=over)
+
+    def read_ledger(self, *, reading: int) -> None:
+        """Put down every trigger of every job, as the API shows them."""
+        for job in self.made:
+            path: str | None = f"/jobs/{job.job_id}/triggers?page_size=200"
+            while path:
+                page = self._call(job.tenant, "GET", path)
+                for row in page["results"]:
+                    self._journal.note(_entry(row, reading))
+                for row in page["skipped_ranges"]:
+                    self._journal.note(_range(job.job_id, row))
+                path = page["next"] and page["next"].split("/api/v1", 1)[1]
+
+    def _call(self, tenant: str, method: str, path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.keys[tenant]}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                raise RuntimeError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
+            raise
+
+
+def _entry(row: dict[str, Any], reading: int) -> Ledger:
+    return Ledger(
+        at=time.time(),
+        reading=reading,
+        job_id=row["job_id"],
+        trigger_id=row["id"],
+        scheduled_for=datetime.fromisoformat(row["scheduled_for"]),
+        state=row["state"],
+        reason=row["reason"],
+        fence=row["fence"],
+        attempts=row["attempt_count"],
+    )
+
+
+def _range(job_id: str, row: dict[str, Any]) -> Range:
+    return Range(
+        job_id=job_id,
+        from_at=datetime.fromisoformat(row["from_at"]),
+        until_at=datetime.fromisoformat(row["until_at"]),
+        count=row["count"],
+        reason=row["reason"],
+    )

@@ -1,0 +1,123 @@
+"""Which jobs a run makes, drawn from its seed: intervals, crons, retries, overlap policies, priorities, deliveries."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from chaos.history import JobMade
+
+ROOMY, TIGHT = 1000, 4
+PRIORITIES = ("critical", "high", "medium", "low")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A job to make; the fields are those of ``history.JobMade``."""
+
+    tenant: str
+    name: str
+    schedule: dict[str, Any]
+    target: str = "ok"
+    seconds: float = 0.0
+    failures: int = 0
+    overlap_policy: str = "allow"
+    misfire_policy: str = "fire_all"
+    delivery: str = "at_least_once"
+    priority: str = "medium"
+    max_attempts: int = 5
+    fault: str = ""
+    job_type: str = "webhook"
+    query: dict[str, str] = field(default_factory=dict)
+
+    def definition(self, *, receiver_url: str) -> dict[str, Any]:
+        """The body of ``POST /jobs``."""
+        asked = {"target": self.target, "seconds": self.seconds, "failures": self.failures, **self.query}
+        retry = {
+            "max_attempts": self.max_attempts,
+            "backoff": "fixed",
+            "initial_delay_seconds": 1,
+            "jitter": "none",
+        }
+        return {
+            "name": self.name,
+            "job_type": self.job_type,
+            "schedule": self.schedule,
+            "payload": {"url": f"{receiver_url}/{self.name}?{urlencode(asked)}"},
+            "priority": self.priority,
+            "timeout_seconds": 10,
+            "retry_policy": retry,
+            "overlap_policy": self.overlap_policy,
+            "max_concurrent": self.most,
+            "misfire_policy": self.misfire_policy,
+            "delivery": self.delivery,
+        }
+
+    @property
+    def most(self) -> int:
+        return 1000 if self.overlap_policy == "allow" else 1
+
+    def made(self, answer: dict[str, Any], *, at: float) -> JobMade:
+        """The line of the history, from the API's answer."""
+        return JobMade(
+            at=at,
+            job_id=answer["id"],
+            tenant=self.tenant,
+            name=self.name,
+            schedule=self.schedule,
+            created_at=datetime.fromisoformat(answer["created_at"]),
+            target=self.target,
+            seconds=self.seconds,
+            failures=self.failures,
+            overlap_policy=self.overlap_policy,
+            max_concurrent=self.most,
+            misfire_policy=self.misfire_policy,
+            delivery=self.delivery,
+            priority=self.priority,
+            max_attempts=self.max_attempts,
+            fault=self.fault,
+        )
+
+
+#: What a job of each kind has of its own; each is as likely as the others.
+_KINDS: tuple[dict[str, Any], ...] = (
+    {"seconds": 0.0},
+    {"seconds": 0.2},
+    {"seconds": 1.0, "priority": "critical"},
+    {"target": "flaky", "failures": 1},
+    {"target": "failing", "max_attempts": 2},
+    {"target": "refusing"},
+    {"delivery": "at_most_once"},
+    {"overlap_policy": "skip", "seconds": 1.5, "misfire_policy": "fire_once"},
+    {"overlap_policy": "queue", "seconds": 0.5},
+    {"overlap_policy": "collapse", "seconds": 1.5, "misfire_policy": "fire_once"},
+    {"overlap_policy": "replace", "seconds": 1.5, "misfire_policy": "fire_once"},
+)
+
+
+def tenants(count: int) -> dict[str, int]:
+    """Caps on triggers in flight by slug; the last tenant's is one that it meets."""
+    return {f"tenant{n}": TIGHT if n == count else ROOMY for n in range(1, count + 1)}
+
+
+def plans(
+    rng: random.Random, *, tenants: dict[str, int], jobs: int, periods: tuple[int, int]
+) -> Iterator[Plan]:
+    """So many jobs in all, whose periods in seconds lie between the two."""
+    slugs = list(tenants)
+    for n in range(jobs):
+        kind = dict(_KINDS[n % len(_KINDS)])
+        kind.setdefault("priority", rng.choice(PRIORITIES))
+        # What waits for a cap waits rightly: such jobs are not asked to be on time.
+        waits = kind.get("overlap_policy") == "queue"
+        tenant = slugs[-1] if waits else rng.choice(slugs[:-1] or slugs)
+        yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, periods), **kind)
+
+
+def _schedule(rng: random.Random, periods: tuple[int, int]) -> dict[str, Any]:
+    every = rng.randint(*periods)
+    if rng.random() < 0.25 and every < 30:
+        return {"type": "cron", "cron": f"*/{every} * * * * ?", "cron_dialect": "quartz", "timezone": "UTC"}
+    return {"type": "interval", "every_seconds": every}

@@ -1,0 +1,1 @@
+"""Where a run takes place: servers, processes, a proxy on each link, and the receiver."""

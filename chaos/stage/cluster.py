@@ -1,0 +1,183 @@
+"""A whole Carillon for one run: durable Postgres and Redis, web, two beats, three workers, a receiver.
+
+Each process reaches Postgres and Redis through a proxy of its own (``chaos.stage.proxy``). Whoever asks for ``wait``
+also tends the processes. The director's own look at the database goes by the socket, past every proxy.
+"""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from chaos.history import Journal
+from chaos.stage.processes import PROJECT_DIR, Actor, Processes
+from chaos.stage.proxy import Proxies
+from scheduler_project.embedded import paths
+from scheduler_project.embedded.postgres import EmbeddedPostgres
+from scheduler_project.embedded.redis import EmbeddedRedis
+from scheduler_project.embedded.stack import EmbeddedStack
+
+CELERY = ("-m", "celery", "-A", "scheduler_project")
+BEATS, WORKERS, CONCURRENCY = 2, 3, 2
+TURN_SECONDS = 0.05
+
+
+class StageError(RuntimeError):
+    """The run could not be carried out; the message says why."""
+
+
+class Cluster:
+    """``with Cluster(…) as cluster``: everything is stopped, and its directory removed, at the end."""
+
+    def __init__(self, *, journal: Journal, rng: random.Random, say: Callable[[str], None]) -> None:
+        self.journal, self.rng, self.say = journal, rng, say
+        self.processes = Processes(note=journal.note)
+        self.proxies = Proxies(rng=rng)
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as started:
+            self.home = Path(started.enter_context(tempfile.TemporaryDirectory(prefix="carillon-chaos-")))
+            for name in ("DATABASE_URL", "REDIS_URL", "BROKER_URL"):
+                os.environ.pop(name, None)
+            self.say("starting Postgres and Redis")
+            stack = started.enter_context(EmbeddedStack(data_dir=self.home))
+            self.postgres, self.redis = _servers(stack)
+            self.database_url = stack.database_url
+            started.enter_context(self.proxies)
+            self.logs = self.home / "log"
+            self.say("migrating")
+            self.manage("migrate", "--no-input", "--skip-checks")
+            started.callback(self.processes.stop)
+            self._start_all()
+            self._exits = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def _start_all(self) -> None:
+        self.receiver_log = self.home / "receiver.jsonl"
+        port_file = self.home / "receiver.port"
+        receiver = ("-m", "chaos.stage.receiver", str(port_file), str(self.receiver_log))
+        self.processes.start(Actor("receiver", receiver, os.environ.copy(), self.logs / "receiver.log"))
+        self.web_port = _free_port()
+        web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", f"127.0.0.1:{self.web_port}")
+        self._start("web", (*web, "--worker-class", "gthread", "--threads", "8", "--no-control-socket"))
+        for n in range(1, BEATS + 1):
+            self._start(f"beat{n}", (*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile="))
+        for n in range(1, WORKERS + 1):
+            quiet = ("-c", str(CONCURRENCY), "--without-gossip", "--without-mingle", "-n", f"worker{n}@chaos")
+            self._start(f"worker{n}", (*CELERY, "worker", *quiet))
+        self.must("web, beats and workers to answer", self._ready, seconds=60)
+        self.receiver_url = f"http://127.0.0.1:{port_file.read_text()}"
+
+    def _start(self, name: str, argv: tuple[str, ...]) -> None:
+        self.processes.start(Actor(name, argv, self._environment(name), self.logs / f"{name}.log"))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """The process's own links, by its own proxies' ports."""
+        sockets = paths._socket_base(self.home)
+        postgres = self.proxies.add(name, "postgres", str(sockets / "postgres" / paths.POSTGRES_SOCKET))
+        redis = self.proxies.add(name, "redis", str(sockets / "redis" / paths.REDIS_SOCKET))
+        return {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "DATABASE_URL": f"postgresql://carillon@127.0.0.1:{postgres}/carillon?sslmode=disable",
+            "REDIS_URL": f"redis://127.0.0.1:{redis}/0",
+            "SECRET_KEY": paths.secret_key(self.home),
+            "ALLOWED_HOSTS": "127.0.0.1",
+            "CARILLON_DATA_DIR": str(self.home),
+            "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
+            "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
+        }
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/readyz", timeout=2) as answer:
+                ready = answer.status == 200
+        except OSError:
+            return False
+        workers = self.query("SELECT count(*) FROM jobs_worker")[0][0]
+        return ready and workers == WORKERS and self.leader() is not None
+
+    def leader(self) -> Actor | None:
+        """The beat that leads now."""
+        rows = self.query("SELECT holder FROM jobs_lease WHERE expires_at > clock_timestamp()")
+        return self.processes.by_pid(int(rows[0][0].split(":")[1])) if rows else None
+
+    def query(self, statement: str) -> list[Any]:
+        """Rows of a statement, past every proxy."""
+        with psycopg.connect(self.database_url, autocommit=True, connect_timeout=5) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def manage_json(self, *arguments: str) -> Any:
+        """The JSON a management command printed, even if it then said that something is wrong."""
+        return json.loads(self.manage(*arguments, may_fail=True))
+
+    def manage(self, *arguments: str, may_fail: bool = False) -> str:
+        """What a management command printed; it goes by the sockets. Raises ``StageError`` when it fails."""
+        environment = {**os.environ, "CARILLON_DATA_DIR": str(self.home)}
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=PROJECT_DIR, env=environment, check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode and not may_fail:
+            raise StageError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def make_tenant(self, slug: str, *, max_in_flight: int) -> str:
+        """An API key of a new tenant."""
+        cap = ("--max-in-flight", str(max_in_flight))
+        made: str = json.loads(self.manage("create_tenant", slug, "--api-key", "chaos", "--json", *cap))[
+            "api_key"
+        ]
+        return made
+
+    def wait(self, seconds: float) -> None:
+        """Let the time pass; what has ended is started again."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.processes.tend()
+            time.sleep(TURN_SECONDS)
+
+    def must(self, what: str, condition: Callable[[], Any], *, seconds: float) -> Any:
+        """Wait until ``condition`` is true and return its value; raises ``StageError`` after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                raise StageError(f"waited {seconds:g} s for {what}. The logs:\n{self.tails()}")
+            self.wait(TURN_SECONDS * 4)
+        return value
+
+    def tails(self) -> str:
+        """The last lines of every log."""
+        lines = (
+            (log.name, log.read_text(errors="replace").splitlines()[-5:]) for log in self.logs.glob("*.log")
+        )
+        return "\n".join(f"{name}: {line}" for name, tail in lines for line in tail)
+
+
+def _servers(stack: EmbeddedStack) -> tuple[EmbeddedPostgres, EmbeddedRedis]:
+    postgres, redis = stack.servers
+    assert isinstance(postgres, EmbeddedPostgres)
+    assert isinstance(redis, EmbeddedRedis)
+    return postgres, redis
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

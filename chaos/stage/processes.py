@@ -1,0 +1,126 @@
+"""The processes of a run: started by their ordinary commands, and started again when a fault killed them.
+
+``tend`` is what a supervisor does. A process that ends without a fault's doing is started again too, so that the run
+goes on, and goes into the history as a death, which the judge counts against the system.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from chaos.history import Died
+from scheduler_project.embedded.server import die_with_parent
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
+RESTART_SECONDS = 1.0
+STOP_SECONDS = 20.0
+
+
+@dataclass
+class Actor:
+    """One process: what it is started with, and its present life."""
+
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    restart_at: float | None = None
+    lives: int = 0
+    expected: bool = field(default=False)
+
+    def start(self) -> None:
+        self.lives += 1
+        self.restart_at, self.expected = None, False
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, *self.argv],
+                cwd=PROJECT_DIR,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGKILL),
+            )
+
+    def family(self) -> list[psutil.Process]:
+        """The process and all its descendants, itself first."""
+        if self.process is None or self.process.poll() is not None:
+            return []
+        try:
+            parent = psutil.Process(self.process.pid)
+            return [parent, *parent.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+
+class Processes:
+    """All actors by name. To be used from the main thread, whose end ends them."""
+
+    def __init__(self, *, note: Callable[[Died], None]) -> None:
+        self.actors: dict[str, Actor] = {}
+        self._note = note
+
+    def start(self, actor: Actor) -> None:
+        self.actors[actor.name] = actor
+        actor.start()
+
+    def named(self, prefix: str) -> list[Actor]:
+        return [actor for name, actor in self.actors.items() if name.startswith(prefix)]
+
+    def by_pid(self, pid: int) -> Actor | None:
+        """The actor whose process, or a child of it, has this pid."""
+        for actor in self.actors.values():
+            if any(process.pid == pid for process in actor.family()):
+                return actor
+        return None
+
+    def kill(self, actor: Actor) -> None:
+        """``kill -9`` to the whole family, the parent first so that it cannot react; it is started again in a while."""
+        actor.expected = True
+        signalled(actor.family(), signal.SIGKILL)
+
+    def terminate(self, actor: Actor) -> None:
+        """SIGTERM to the parent, as a deploy would; it is started again when it has gone."""
+        actor.expected = True
+        signalled(actor.family()[:1], signal.SIGTERM)
+
+    def tend(self) -> None:
+        """Start again what has ended."""
+        for actor in self.actors.values():
+            if actor.process is None or actor.process.poll() is None:
+                continue
+            if actor.restart_at is None:
+                if not actor.expected:
+                    self._note(Died(at=time.time(), process=actor.name, code=actor.process.returncode))
+                actor.restart_at = time.monotonic() + RESTART_SECONDS
+            elif time.monotonic() >= actor.restart_at:
+                actor.start()
+
+    def stop(self) -> None:
+        """SIGTERM to all, SIGKILL to what is left."""
+        families = [process for actor in self.actors.values() for process in actor.family()]
+        for actor in self.actors.values():
+            signalled(actor.family()[:1], signal.SIGCONT)
+            signalled(actor.family()[:1], signal.SIGTERM)
+        _, alive = psutil.wait_procs(families, timeout=STOP_SECONDS)
+        signalled(alive, signal.SIGKILL)
+        for actor in self.actors.values():
+            if actor.process:
+                actor.process.wait()
+        self.actors.clear()
+
+
+def signalled(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

@@ -1,0 +1,131 @@
+"""A TCP proxy for one link, from one process to one server: what passes is passed on late, held back, or cut off.
+
+A black hole holds bytes back and loses none, as TCP would: after the heal they arrive, unless the link was also reset.
+All proxies of a run share one event loop in a thread of its own.
+"""
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+CHUNK = 65_536
+
+
+@dataclass
+class Weather:
+    """What a link does to its traffic. Seconds; ``up`` is from the process to the server."""
+
+    delay: float = 0.0
+    jitter: float = 0.0
+    hole_up: bool = False
+    hole_down: bool = False
+    refuse: bool = False
+
+
+class Proxy:
+    """One link. ``connect`` opens a connection to the server; ``weather`` may be changed at any time by ``set``."""
+
+    def __init__(self, name: str, connect: Callable[[], Any], *, rng: random.Random) -> None:
+        self.name = name
+        self.port = 0
+        self.weather = Weather()
+        self._connect = connect
+        self._rng = rng
+        self._changed = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen; the port stays the same over ``refuse``."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=CHUNK)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def set(self, weather: Weather) -> None:
+        """Change the weather for present and future connections."""
+        self.weather = weather
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        if weather.refuse and self._server:
+            self._server.close()
+            self._server = None
+            self.cut()
+        elif not weather.refuse and self._server is None:
+            await self.open()
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            up_reader, up_writer = await self._connect()
+        except OSError:
+            writer.transport.abort()
+            return
+        pair = {writer, up_writer}
+        self._writers |= pair
+        try:
+            flows = (
+                asyncio.ensure_future(self._flow(reader, up_writer, up=True)),
+                asyncio.ensure_future(self._flow(up_reader, writer, up=False)),
+            )
+            await asyncio.wait(flows, return_when=asyncio.FIRST_COMPLETED)
+            for flow in flows:
+                flow.cancel()
+            await asyncio.gather(*flows, return_exceptions=True)
+        finally:
+            self._writers -= pair
+            for each in pair:
+                each.close()
+
+    async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+        with suppress(OSError):
+            while data := await reader.read(CHUNK):
+                weather = self.weather
+                if weather.delay:
+                    await asyncio.sleep(max(0.0, self._rng.gauss(weather.delay, weather.jitter)))
+                while self.weather.hole_up if up else self.weather.hole_down:
+                    await self._changed.wait()
+                writer.write(data)
+                await writer.drain()
+
+
+class Proxies:
+    """All links of a run, and the thread they live in. A context manager; ``add`` returns the link's port."""
+
+    def __init__(self, *, rng: random.Random) -> None:
+        self._rng = rng
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self.links: dict[tuple[str, str], Proxy] = {}
+
+    def __enter__(self) -> "Proxies":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def add(self, process: str, server: str, socket_path: str) -> int:
+        """A link from ``process`` to the server behind a Unix socket, which need not be there yet."""
+        link = Proxy(f"{process}-{server}", lambda: asyncio.open_unix_connection(socket_path), rng=self._rng)
+        self._do(link.open())
+        self.links[process, server] = link
+        return link.port
+
+    def set(self, process: str, server: str, weather: Weather) -> None:
+        """Change one link's weather."""
+        self._do(self.links[process, server].set(weather))
+
+    def cut(self, process: str, server: str) -> None:
+        """Reset one link's connections."""
+        self._loop.call_soon_threadsafe(self.links[process, server].cut)
+
+    def _do(self, coroutine: Any) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
