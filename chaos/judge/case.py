@@ -24,7 +24,7 @@ from chaos.history import (
     TenantMade,
 )
 from chaos.judge.expected import Stops, Walk, stopped, walk
-from chaos.judge.limits import OF_FAULT, RESUME_SECONDS, TOLERANCE_SECONDS, Limits
+from chaos.judge.limits import OF_FAULT, RESUME_SECONDS, SUDDEN_SECONDS, TOLERANCE_SECONDS, Limits
 
 #: A job and an instant.
 Firing = tuple[str, datetime]
@@ -71,6 +71,11 @@ class Window:
     @property
     def limits(self) -> Limits:
         return OF_FAULT[self.number]
+
+    @property
+    def victims_until(self) -> float:
+        """Until when it can still find something in flight."""
+        return min(self.healed_at, self.struck_at + SUDDEN_SECONDS) if self.limits.sudden else self.healed_at
 
     def touches(self, start: float, end: float, *, after: float = 0.0) -> bool:
         """Whether the stretch meets the window, prolonged by ``after`` seconds."""

@@ -63,7 +63,8 @@ def _cause(case: Case, before: Delivery, delivery: Delivery) -> Window | None:
         for window in case.windows
         if window.limits.may_repeat
         and window.struck_at <= delivery.at
-        and window.touches(before.at, in_flight_until, after=FINISH_SECONDS)
+        and before.at <= window.victims_until
+        and in_flight_until >= window.struck_at
     ]
     return candidates[-1] if candidates else None
 
@@ -74,7 +75,7 @@ def in_flight(case: Case, window: Window) -> int:
         {
             delivery.request.trigger_id
             for delivery in case.deliveries
-            if window.touches(delivery.at, delivery.ended_at + FINISH_SECONDS)
+            if delivery.at <= window.victims_until and delivery.ended_at + FINISH_SECONDS >= window.struck_at
         }
     )
 

@@ -8,8 +8,6 @@ from chaos.history import JobMade
 from chaos.judge.case import Case, Delivery, Episode
 from chaos.judge.executions import Repeats, in_flight
 from chaos.judge.limits import (
-    CALM_P50_SECONDS,
-    CALM_P99_SECONDS,
     LATE_SECONDS,
     RESUME_SECONDS,
 )
@@ -132,14 +130,9 @@ def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
 def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
     """Figures beyond their limits."""
     calm, *faults = episodes
-    if calm.firings:
-        for name, seconds, most in (
-            ("p50", calm.p50_seconds, CALM_P50_SECONDS),
-            ("p99", calm.p99_seconds, CALM_P99_SECONDS),
-        ):
-            if seconds > most:
-                detail = f"{name} of {calm.firings} firings in calm is {seconds * 1000:.0f} ms"
-                yield Breach(kind="late", at=calm.struck_at, job="all", detail=detail)
+    if calm.latest_seconds > LATE_SECONDS:
+        detail = f"{calm.latest_seconds:.1f} s in calm, {LATE_SECONDS:g} s allowed"
+        yield Breach(kind="late", at=calm.struck_at, job="all", detail=detail)
     for each, episode in zip(faults, case.episodes, strict=True):
         limits = episode.windows[0].limits
         if each.latest_seconds > limits.late_seconds:

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -63,23 +64,24 @@ class Caller:
 
     @contextmanager
     def busy(self, rng: random.Random) -> Iterator[None]:
-        """Call about jobs now and then until the block ends; what is paused then stays so."""
+        """Call about jobs now and then until the block ends, which fails if a call was refused."""
         over = threading.Event()
-        thread = threading.Thread(target=self._go_on, args=(rng, over), name="caller", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join(2 * TIMEOUT_SECONDS)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="caller") as beside:
+            calls = beside.submit(self._go_on, rng, over)
+            try:
+                yield
+            finally:
+                over.set()
+        calls.result()
 
     def _go_on(self, rng: random.Random, over: threading.Event) -> None:
         jobs = [job for job in self.made if job.overlap_policy == "allow" and not job.fault]
         stoppable = rng.sample(jobs, k=max(1, len(jobs) // 4))
+        others = [job for job in jobs if job not in stoppable]
         while not over.wait(rng.uniform(1, 4)):
             verb = rng.choices(("run", "pause", "cancel"), weights=(6, 3, 1))[0]
             if verb == "run" or not stoppable:
-                self.ask(rng.choice([job for job in jobs if job not in stoppable]), "run", over=over)
+                self.ask(rng.choice(others), "run", over=over)
             elif verb == "pause":
                 job = rng.choice(stoppable)
                 self.ask(job, "pause", over=over)

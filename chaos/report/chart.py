@@ -45,7 +45,7 @@ def _frame() -> list[str]:
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f'<style>{style}</style><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text x="{LEFT}" y="{HEIGHT - 4}">seconds; a point is a firing, by how late it started; bars are faults</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 4}">seconds; a point: a firing, by how late it started; bars: faults</text>',
     ]
 
 
