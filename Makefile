@@ -36,8 +36,9 @@ lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
 	@$(PY) -m benchmarks $(NAME) $(if $(SCALE),--scale $(SCALE)) $(if $(JSON),--json)
 
-chaos: $(VENV)/.dev ## Kill -9 beats and workers of a real cluster and judge it from outside; SEED=n repeats a course
-	@PROFILE="$(PROFILE)" SEED="$(SEED)" CAPS_SECONDS="$(or $(CAPS_SECONDS),300)" $(PY) -m pytest tests/cluster -m cluster
+chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, CAPS_SECONDS=n
+	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT))
+	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
 
 lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt (needs the network)
 	@$(PIP) uv

@@ -1,6 +1,7 @@
 """The faults by their numbers in docs/chaos.md. A new one is a class here and a row of ``judge.limits.OF_FAULT``."""
 
 from chaos.faults.fault import Fault
+from chaos.faults.of_clocks import ClockSkew
 from chaos.faults.of_jobs import BadSink, Poison
 from chaos.faults.of_links import Partition
 from chaos.faults.of_processes import LeaderDies, LeaderFreezes, RollingDeploy, WorkerDies, WorkerFreezes
@@ -17,6 +18,7 @@ FAULTS: dict[int, type[Fault]] = {
         PostgresHangs,
         RedisForgets,
         Partition,
+        ClockSkew,
         SlowDatabase,
         BadSink,
         RollingDeploy,

@@ -63,7 +63,7 @@ class Frozen(Killed):
 
 
 class LeaderFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 3, 10, 25.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 3, 5, 25.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.leader()
@@ -71,7 +71,7 @@ class LeaderFreezes(Frozen):
 
 
 class WorkerFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 4, 10, 60.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 4, 5, 60.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.a_worker()

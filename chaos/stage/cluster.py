@@ -21,6 +21,7 @@ from typing import Any, Self
 import psycopg
 
 from chaos.history import Journal
+from chaos.stage.clocks import Clocks
 from chaos.stage.processes import PROJECT_DIR, Actor, Processes
 from chaos.stage.proxy import Proxies
 from scheduler_project.embedded import paths
@@ -57,6 +58,7 @@ class Cluster:
             self.database_url = stack.database_url
             started.enter_context(self.proxies)
             self.logs = self.home / "log"
+            self.clocks = Clocks(self.home)
             self.say("migrating")
             self.manage("migrate", "--no-input", "--skip-checks")
             started.callback(self.processes.stop)
@@ -93,6 +95,7 @@ class Cluster:
         redis = self.proxies.add(name, "redis", str(sockets / "redis" / paths.REDIS_SOCKET))
         return {
             **os.environ,
+            **self.clocks.environment(name),
             "PYTHONUNBUFFERED": "1",
             "DATABASE_URL": f"postgresql://carillon@127.0.0.1:{postgres}/carillon?sslmode=disable",
             "REDIS_URL": f"redis://127.0.0.1:{redis}/0",

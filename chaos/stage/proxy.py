@@ -6,6 +6,8 @@ All proxies of a run share one event loop in a thread of its own.
 
 import asyncio
 import random
+import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -59,13 +61,13 @@ class Proxy:
     def cut(self) -> None:
         """Reset every connection."""
         for writer in list(self._writers):
-            writer.transport.abort()
+            _reset(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             up_reader, up_writer = await self._connect()
         except OSError:
-            writer.transport.abort()
+            _reset(writer)
             return
         pair = {writer, up_writer}
         self._writers |= pair
@@ -95,6 +97,14 @@ class Proxy:
                 await writer.drain()
 
 
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST instead of FIN, which is what a lingering of no time means to TCP."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None and sock.fileno() >= 0 and sock.family == socket.AF_INET:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 class Proxies:
     """All links of a run, and the thread they live in. A context manager; ``add`` returns the link's port."""
 
@@ -109,8 +119,10 @@ class Proxies:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     def add(self, process: str, server: str, socket_path: str) -> int:
         """A link from ``process`` to the server behind a Unix socket, which need not be there yet."""
@@ -126,6 +138,15 @@ class Proxies:
     def cut(self, process: str, server: str) -> None:
         """Reset one link's connections."""
         self._loop.call_soon_threadsafe(self.links[process, server].cut)
+
+    async def _close(self) -> None:
+        """End every connection with its tasks, so that the loop ends without any left."""
+        for link in self.links.values():
+            await link.set(Weather(refuse=True))
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     def _do(self, coroutine: Any) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)

@@ -1,0 +1,60 @@
+"""The load and the faults without a cluster: drawn from the seed, accepted by the API, walked by the judge."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from chaos.course import PROFILES
+from chaos.faults import FAULTS
+from chaos.judge.expected import named
+from chaos.judge.limits import OF_FAULT
+from chaos.load.definitions import plans, tenants
+from jobs.actions.definition import parse
+from jobs.core.schedule import Schedule, ScheduleType, fire_times
+from tests.factories import make_tenant
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+
+
+def drawn(name: str, *, seed: int = 1):
+    profile = PROFILES[name]
+    return list(
+        plans(
+            random.Random(seed), tenants=tenants(profile.tenants), jobs=profile.jobs, periods=profile.periods
+        )
+    )
+
+
+class TestTheLoad:
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_is_the_same_for_the_same_seed(self, name):
+        assert drawn(name) == drawn(name) != drawn(name, seed=2)
+        assert len(drawn(name)) == PROFILES[name].jobs
+
+    @pytest.mark.django_db
+    def test_is_accepted_by_the_api_as_it_is_meant(self, job_types):
+        tenant = make_tenant()
+        for plan in drawn("short"):
+            columns = parse(plan.definition(receiver_url="http://127.0.0.1:1"), tenant=tenant, now=NOW)
+            assert columns["overlap_policy"] == plan.overlap_policy
+            assert columns["delivery"] == plan.delivery
+
+    def test_is_walked_by_the_judge_as_its_schedules_fire(self):
+        until = NOW.timestamp() + 300
+        for plan in drawn("long"):
+            job = plan.made({"id": plan.name, "created_at": NOW.isoformat()}, at=NOW.timestamp())
+            given = plan.schedule
+            if given["type"] != "cron":
+                continue
+            schedule = Schedule(type=ScheduleType.CRON, cron=given["cron"], cron_dialect="quartz")
+            ends = datetime.fromtimestamp(until, UTC)
+            assert named(job, until=until) == fire_times(schedule, after=NOW, until=ends, limit=10_000)
+
+
+class TestTheFaults:
+    def test_each_have_limits(self):
+        assert FAULTS.keys() <= OF_FAULT.keys()
+
+    def test_of_the_short_profile_are_those_that_the_plan_names(self):
+        assert PROFILES["short"].faults == (1, 2, 5, 8)

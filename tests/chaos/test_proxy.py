@@ -1,0 +1,92 @@
+"""A link's weather, on a server that answers each line with the same line."""
+
+import random
+import socket
+import socketserver
+import threading
+import time
+
+import pytest
+
+from chaos.stage.proxy import Proxies, Weather
+
+
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line)
+
+
+@pytest.fixture
+def link(tmp_path):
+    """The proxies, with one link to the echo, and its port."""
+    path = str(tmp_path / "echo.sock")
+    with socketserver.ThreadingUnixStreamServer(path, Echo) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with Proxies(rng=random.Random(1)) as proxies:
+            yield proxies, proxies.add("beat1", "echo", path)
+        server.shutdown()
+
+
+def connected(port: int, *, patience: float = 5.0) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=patience)
+
+
+def asked(connection: socket.socket) -> bytes:
+    connection.sendall(b"hello\n")
+    return connection.recv(100)
+
+
+class TestALink:
+    def test_passes_everything_on_in_fair_weather(self, link):
+        with connected(link[1]) as connection:
+            assert asked(connection) == b"hello\n"
+
+    @pytest.mark.parametrize(
+        "hole", [{"hole_up": True}, {"hole_down": True}, {"hole_up": True, "hole_down": True}]
+    )
+    def test_holds_back_what_falls_into_a_black_hole_and_loses_none_of_it(self, link, hole):
+        proxies, port = link
+        with connected(port, patience=0.3) as connection:
+            assert asked(connection) == b"hello\n"
+            proxies.set("beat1", "echo", Weather(**hole))
+            with pytest.raises(TimeoutError):
+                asked(connection)
+            proxies.set("beat1", "echo", Weather())
+            connection.settimeout(5)
+            assert connection.recv(100) == b"hello\n"
+
+    def test_delays(self, link):
+        proxies, port = link
+        proxies.set("beat1", "echo", Weather(delay=0.1))
+        with connected(port) as connection:
+            begun = time.monotonic()
+            assert asked(connection) == b"hello\n"
+            assert time.monotonic() - begun >= 0.2
+
+    def test_refuses_and_listens_at_the_same_port_again(self, link):
+        proxies, port = link
+        with connected(port) as connection:
+            assert asked(connection) == b"hello\n"
+            proxies.set("beat1", "echo", Weather(refuse=True))
+            with pytest.raises(ConnectionError):
+                connected(port)
+            with pytest.raises(ConnectionError):
+                asked(connection)
+        proxies.set("beat1", "echo", Weather())
+        with connected(port) as connection:
+            assert asked(connection) == b"hello\n"
+
+    def test_resets_what_is_connected(self, link):
+        proxies, port = link
+        with connected(port) as connection:
+            assert asked(connection) == b"hello\n"
+            proxies.cut("beat1", "echo")
+            with pytest.raises(ConnectionError):
+                connection.recv(100)
+
+    def test_resets_a_caller_when_the_server_is_away(self, link, tmp_path):
+        port = link[0].add("beat1", "absent", str(tmp_path / "absent.sock"))
+        with pytest.raises(ConnectionError), connected(port) as connection:
+            connection.recv(100)
