@@ -30,7 +30,7 @@ from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
-#: Below the quota by more than this, jobs are counted without a lock: no so many creators act at once.
+#: Below the quota by more than this, no lock is needed: no so many creators act at once.
 _QUOTA_MARGIN = 1000
 _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
@@ -228,11 +228,10 @@ def _check_version(job: Job, expected: int | None) -> None:
 
 
 def _check_quota(tenant: Tenant) -> None:
-    living = Job.objects.filter(tenant=tenant, deleted_at=None)
-    used = living.count()
+    used = job_store.living(tenant.id)
     if used + _QUOTA_MARGIN > tenant.max_jobs:
         lifecycle.lock_tenant(tenant.id)
-        used = living.count()
+        used = job_store.living(tenant.id)
     if used >= tenant.max_jobs:
         raise QuotaExceeded("max_jobs", limit=tenant.max_jobs, used=used)
 

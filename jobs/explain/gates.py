@@ -11,7 +11,7 @@ from jobs import limits
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
 from jobs.core.states import JobStatus, TriggerState
-from jobs.explain.gate import Gate, counted, moment, span
+from jobs.explain.gate import Gate, moment, span
 from jobs.handlers import JobType, registry
 from jobs.limits import Bucket
 
@@ -103,7 +103,7 @@ def _rate(name: str, who: str, bucket: Bucket | None, fact: Any, available: Avai
         )
     used = bucket.burst - tokens
     if tokens:
-        detail = f"{who}: {figures}; {counted(tokens, 'more')[:-1] if tokens != 1 else '1 more'} may go now."
+        detail = f"{who}: {figures}; {tokens:,} more may go now."
         return Gate(name, True, detail, limit=limit, used=used)
     opens_at = fact.now + timedelta(seconds=1 / bucket.per_second)
     return Gate(name, False, f"{who}: {figures}; none may go now.", opens_at=opens_at, limit=limit, used=used)
@@ -125,7 +125,7 @@ def type_cap(fact: Any) -> Gate:
 def queue_window(fact: Any) -> Gate:
     window = fact.queue_window or engine_settings().queue_window_first
     used = fact.type_queued
-    detail = f"Queue jobs.{fact.job_type}: {used:,} queued, where its workers are given {window:,} ahead."
+    detail = f"Queue jobs.{fact.job_type}: {used:,} of {window:,} queued ahead of its workers."
     return Gate("queue_window", used < window, detail, limit=window, used=used)
 
 

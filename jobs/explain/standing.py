@@ -4,7 +4,7 @@ from typing import Any
 
 from jobs import limits
 from jobs.explain.gates import Available
-from jobs.models import Job
+from jobs.store import jobs
 from jobs.store.insight import usage
 from jobs.store.insight.usage import Recent
 from tenants.models import Tenant
@@ -35,7 +35,7 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
         "status": tenant.status,
         "limits": {name: getattr(tenant, name) for name in QUOTAS},
         "usage": {
-            "jobs": Job.objects.filter(tenant=tenant, deleted_at=None).count(),
+            "jobs": jobs.living(tenant.id),
             "in_flight": flying.queued + flying.running,
             "queued": flying.queued,
             "running": flying.running,

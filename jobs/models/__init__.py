@@ -2,7 +2,7 @@
 
 from jobs.models.attempt import Attempt
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
-from jobs.models.job import Job
+from jobs.models.job import Job, JobTally
 from jobs.models.lease import Lease
 from jobs.models.queue import Queue
 from jobs.models.trigger import Origin, Trigger
@@ -13,6 +13,7 @@ __all__ = (
     "CatchUp",
     "Effect",
     "Job",
+    "JobTally",
     "JobVersion",
     "Lease",
     "Origin",

@@ -130,3 +130,19 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class JobTally(models.Model):
+    """How many living jobs a tenant has: the sum of its stripes.
+
+    Kept by triggers of ``jobs_job`` (migration 0009), so that neither quotas nor usage count rows. Each connection
+    writes to a stripe of its own, or nearly, so that those who create jobs at once do not wait for each other.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "stripe")
+    tenant_id = models.BigIntegerField()
+    stripe = models.PositiveSmallIntegerField()
+    jobs = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.jobs} of {self.tenant_id}"

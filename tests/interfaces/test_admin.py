@@ -21,8 +21,10 @@ from django_celery_results.models import TaskResult
 from jobs.admin import dead_letter
 from jobs.admin.job_form import JobForm
 from jobs.admin.shared.lists import first_id_since
+from jobs.explain import GATE_NAMES
 from jobs.models import Job, Lease, SkippedRange, Trigger
 from jobs.store import leases
+from jobs.store.insight import workers
 from tenants.actions import authenticate, create_api_key, create_tenant
 from tenants.models import ApiKey, Tenant
 from tests import factories
@@ -196,6 +198,14 @@ class TestDashboard:
         assert "beat-1" in text
         assert "term 7" in text
         assert re.search(r"noop</td>\s*<td[^>]*>1</td>\s*<td[^>]*>0</td>", text)
+
+    def test_says_how_many_workers_take_from_each_queue(self, world: World, operator: Client) -> None:
+        factories.make_trigger(world.job, "queued")
+        workers.announce(name="w1", queues=["jobs.noop", "jobs.webhook"], concurrency=4)
+        workers.announce(name="w2", queues=["jobs.webhook"], concurrency=4)
+        text = operator.get(reverse("admin:index")).content.decode()
+        rows = re.findall(r"<tr><td[^>]*>([a-z]+)</td>" + r"<td[^>]*>(\d+)</td>" * 3, text)
+        assert rows == [("noop", "1", "0", "1"), ("webhook", "0", "0", "2")]
 
     def test_a_lease_that_ran_out_is_nobodys(self, world: World, operator: Client) -> None:
         Lease.objects.update(expires_at=factories.now() - timedelta(seconds=1))
@@ -514,6 +524,23 @@ class TestTriggerPage:
         assert result_url in text
         assert "http_503" in text
         assert world.result.task_id in operator.get(result_url).content.decode()
+
+    def test_says_why_it_waits_gate_by_gate(self, world: World, operator: Client) -> None:
+        job = factories.make_job(world.tenant, overlap_policy="queue")
+        other, _ = factories.make_running(job)
+        trigger = factories.make_trigger(job)
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[trigger.id])).content.decode()
+        assert "Why does it wait?" in text
+        assert "1 other trigger of its job unfinished" in text
+        assert reverse("admin:jobs_trigger_change", args=[other.id]) in text
+        assert text.count("<tr") >= len(GATE_NAMES)
+        page = operator.get(reverse("admin:jobs_job_change", args=[job.id])).content.decode()
+        assert "1 other trigger of its job unfinished" in page
+
+    def test_says_how_it_ended(self, world: World, operator: Client) -> None:
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        assert "How did it end?" in text
+        assert "its retry budget is spent (exhausted)" in text
 
     def test_escapes_what_came_from_outside(self, world: World, operator: Client) -> None:
         text = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()

@@ -5,8 +5,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection, transaction
 
 from jobs.models import Job, Trigger
+from jobs.models.fields import new_id
 from jobs.store import jobs as store
 from jobs.store.jobs import Firing
 from tests import factories
@@ -155,3 +157,47 @@ class TestScheduleOf:
         job.refresh_from_db()
         [row] = store.take_due(reign=ANYONE, look_ahead=MINUTE, limit=1)
         assert store.schedule_of(row) == store.schedule_of(job)
+
+
+class TestLiving:
+    def test_counts_the_living_jobs_of_the_tenant_alone(self) -> None:
+        tenant = factories.make_tenant()
+        for deleted_at in (None, None, factories.now()):
+            make_job(tenant, deleted_at=deleted_at)
+        make_job()
+        assert store.living(tenant.id) == 2
+        assert store.living(factories.make_tenant().id) == 0
+
+    def test_follows_soft_deletes_and_real_ones_one_by_one_and_in_bulk(self) -> None:
+        tenant = factories.make_tenant()
+        jobs = [make_job(tenant) for _ in range(6)]
+        of_tenant = Job.objects.filter(tenant=tenant)
+        of_tenant.filter(id__in=[job.id for job in jobs[:2]]).update(deleted_at=factories.now())
+        assert store.living(tenant.id) == 4
+        of_tenant.filter(id=jobs[0].id).update(deleted_at=None)
+        assert store.living(tenant.id) == 5
+        of_tenant.update(next_fire_at=factories.now())
+        assert store.living(tenant.id) == 5
+        Job.objects.filter(id__in=[job.id for job in jobs[:3]]).delete()
+        assert store.living(tenant.id) == 3
+
+    def test_forgets_a_transaction_that_was_rolled_back(self) -> None:
+        tenant = factories.make_tenant()
+        with transaction.atomic():
+            make_job(tenant)
+            transaction.set_rollback(True)
+        assert store.living(tenant.id) == 0
+
+    def test_counts_bulk_inserts_and_nothing_after_a_truncate(self) -> None:
+        tenant = factories.make_tenant()
+        template = make_job(tenant)
+        copies = [Job(**{**row_of(template), "id": new_id(), "name": f"copy {n}"}) for n in range(5)]
+        Job.objects.bulk_create(copies)
+        assert store.living(tenant.id) == 6
+        with connection.cursor() as cursor:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; TRUNCATE jobs_job CASCADE")
+        assert store.living(tenant.id) == 0
+
+
+def row_of(job: Job) -> dict[str, Any]:
+    return {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields}

@@ -269,6 +269,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.advance": lambda s: {"ids": s.job_ids, "next_fire_ats": [s.now] * len(s.job_ids)},
     "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
+    "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
     "leases.take": lambda s: {**LEASE, "names": SHARDS, "most": 86},
     "leases.renew": lambda s: {**LEASE, "names": SHARDS, "terms": [1] * 256},
