@@ -14,8 +14,11 @@ from celery.signals import (
 )
 from kombu import Queue
 
+from jobs.broker import use_for_redis
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
+use_for_redis()
 app = Celery("carillon", fixups={"scheduler_project.connections:fixup"})
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
