@@ -37,7 +37,8 @@ class JobMade:
     """A job the API acknowledged, and how the receiver treats its deliveries.
 
     ``target``: ``ok`` answers 200, ``flaky`` 503 to the first ``failures`` requests of a firing, ``failing`` always
-    500, ``refusing`` 400, ``poison`` kills its worker, ``sink`` misbehaves. ``seconds`` is how long the receiver takes.
+    500, ``refusing`` 400, ``poison`` kills its worker, ``sink`` misbehaves;
+    behind ``once`` is a handler that makes an effect in a table. ``seconds`` is how long the receiver takes.
     ``fault`` is the id of the fault that this job is a part of; it is left out of the others' figures.
     """
 
@@ -150,6 +151,15 @@ class Range:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Effect:
+    """How often a firing of an exactly-once job had its effect, by the table that its handler writes to."""
+
+    job_id: str
+    scheduled_for: datetime
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Audited:
     """What ``manage.py audit_firings`` said."""
 
@@ -177,6 +187,7 @@ Record = (
     | Died
     | Ledger
     | Range
+    | Effect
     | Audited
     | Closed
 )

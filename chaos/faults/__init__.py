@@ -4,6 +4,7 @@ from chaos.faults.fault import Fault
 from chaos.faults.of_clocks import ClockSkew
 from chaos.faults.of_jobs import BadSink, Poison
 from chaos.faults.of_links import Partition
+from chaos.faults.of_points import CrashPoints
 from chaos.faults.of_processes import LeaderDies, LeaderFreezes, RollingDeploy, WorkerDies, WorkerFreezes
 from chaos.faults.of_servers import PostgresCrashes, PostgresHangs, RedisForgets, SlowDatabase
 
@@ -21,6 +22,7 @@ FAULTS: dict[int, type[Fault]] = {
         ClockSkew,
         SlowDatabase,
         BadSink,
+        CrashPoints,
         RollingDeploy,
         Poison,
     )

@@ -27,6 +27,7 @@ def judge(records: Iterable[Record]) -> Verdict:
         *firings.early(case),
         *firings.phantom(case),
         *firings.poison(case),
+        *firings.effects(case),
         *executions.repeated(case, excused, repeats),
         *executions.fences(case, excused),
         *executions.overlaps(case, excused),

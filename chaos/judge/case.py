@@ -13,6 +13,7 @@ from chaos.history import (
     Called,
     Closed,
     Died,
+    Effect,
     Ended,
     Healed,
     JobMade,
@@ -115,6 +116,7 @@ class Case:
         self.audits: list[Audited] = of(Audited)
         self.ranges: list[Range] = of(Range)
         self.ledger: list[Ledger] = of(Ledger)
+        self.effects = {(effect.job_id, effect.scheduled_for): effect.count for effect in of(Effect)}
         self.closed_at: float = max((record.at for record in of(Closed)), default=_last_moment(records))
         self.calls: dict[str, list[Called]] = defaultdict(list)
         for call in of(Called):

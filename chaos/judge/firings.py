@@ -202,6 +202,19 @@ def poison(case: Case) -> Iterator[Breach]:
                 yield Breach(kind="poison", at=at.timestamp(), job=job.name, detail=_state(case, job, at))
 
 
+def effects(case: Case) -> Iterator[Breach]:
+    """Of an exactly-once job each firing has its effect once, however often it was executed."""
+    for job in case.jobs.values():
+        if job.target != "once":
+            continue
+        for at in case.due(job):
+            count, entry = case.effects.get((job.job_id, at), 0), case.final.get((job.job_id, at))
+            buried = entry is not None and entry.state != "succeeded"
+            if count > 1 or (count == 0 and not buried):
+                detail = f"{count} effects; {_state(case, job, at)}"
+                yield Breach(kind="effect", at=at.timestamp(), job=job.name, detail=detail)
+
+
 def _name(case: Case, job_id: str) -> str:
     job = case.jobs.get(job_id)
     return job.name if job else job_id

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Limits:
     """Of one kind of fault.
 
-    ``late_seconds``: how late a firing may start that falls due during it or after it. ``may_repeat``: what was in
-    flight may be executed once more. ``may_outlive``: a worker may lose its lease and still be at work, so that the
+    ``late_seconds``: how late ``late_share`` of the firings may start that fall due during it or after it.
+    ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still be at work, so that the
     receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is over as soon as it
     struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut short is taken up
     again.
@@ -20,6 +20,7 @@ class Limits:
     may_outlive: bool = False
     sudden: bool = False
     reclaim_seconds: float | None = None
+    late_share: float = 1.0
 
 
 #: Lease (30 s) and the reaper's turn.
@@ -38,8 +39,8 @@ OF_FAULT = {
     10: Limits("clock skew", 2, may_repeat=False),
     11: Limits("disk full", 80, may_outlive=True),
     12: Limits("slow database", 90, may_outlive=True),
-    13: Limits("bad sink", 2, may_repeat=False),
-    14: Limits("crash points", RECLAIM_SECONDS, sudden=True, reclaim_seconds=RECLAIM_SECONDS),
+    13: Limits("bad sink", 2, may_repeat=False, late_share=0.99),
+    14: Limits("crash points", RECLAIM_SECONDS, reclaim_seconds=RECLAIM_SECONDS),
     15: Limits("rolling deploy", 5, may_repeat=False),
     16: Limits("poison job", RECLAIM_SECONDS),
 }

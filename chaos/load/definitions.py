@@ -90,6 +90,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"target": "failing", "max_attempts": 2},
     {"target": "refusing"},
     {"delivery": "at_most_once"},
+    {"delivery": "exactly_once", "job_type": "chaos.once", "target": "once"},
     {"overlap_policy": "skip", "seconds": 1.5, "misfire_policy": "fire_once"},
     {"overlap_policy": "queue", "seconds": 0.5},
     {"overlap_policy": "collapse", "seconds": 1.5, "misfire_policy": "fire_once"},

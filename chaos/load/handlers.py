@@ -1,12 +1,19 @@
-"""Handlers of poison jobs, loaded through CARILLON_HANDLER_MODULES: they tell the receiver, then end their process."""
+"""Handlers that tell the receiver of each execution, then make an effect or end their process."""
 
 import ctypes
 import os
 import resource
+import time
 import urllib.request
 from typing import Any
 
 from jobs.handlers import Context, job_type
+
+#: Long enough to be killed at.
+WORK_SECONDS = 0.2
+CREATE = "CREATE TABLE chaos_effect (job_id uuid NOT NULL, scheduled_for timestamptz NOT NULL)"
+INSERT = "INSERT INTO chaos_effect VALUES (%s, %s)"
+COUNT = "SELECT job_id::text, scheduled_for, count(*) FROM chaos_effect GROUP BY 1, 2"
 
 
 @job_type("chaos.segfault")
@@ -24,6 +31,19 @@ def memory(ctx: Context, payload: dict[str, Any]) -> None:
         bytearray(1 << 30)
     except MemoryError:
         os._exit(137)
+
+
+@job_type("chaos.once")
+def once(ctx: Context, payload: dict[str, Any]) -> None:
+    """An effect in a table, made once whoever is killed at it."""
+    from django.db import connection, transaction
+
+    _report(ctx, payload["url"])
+    time.sleep(WORK_SECONDS)
+    with transaction.atomic():
+        if ctx.once("effect"):
+            with connection.cursor() as cursor:
+                cursor.execute(INSERT, [ctx.job_id, ctx.scheduled_for])
 
 
 def _report(ctx: Context, url: str) -> None:

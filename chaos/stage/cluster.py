@@ -59,6 +59,8 @@ class Cluster:
             started.enter_context(self.proxies)
             self.logs = self.home / "log"
             self.clocks = Clocks(self.home)
+            self.crash_points = self.home / "crash-points"
+            self.crash_points.mkdir()
             self.say("migrating")
             self.manage("migrate", "--no-input", "--skip-checks")
             started.callback(self.processes.stop)
@@ -103,6 +105,7 @@ class Cluster:
             "ALLOWED_HOSTS": "127.0.0.1",
             "CARILLON_DATA_DIR": str(self.home),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
+            "CARILLON_CRASH_POINTS": str(self.crash_points),
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
         }
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from chaos.history import Audited, Called, Died, Ended, Ledger, Range
+from chaos.history import Audited, Called, Died, Effect, Ended, Ledger, Range
 from tests.chaos.histories import (
     CLOSED,
     START,
@@ -195,6 +195,25 @@ class TestPoison:
         assert judged(sound).passed, judged(sound).breaches
         fourth = executed(self.JOB, START, late=40, attempt=4, fence=4, sent=False)
         assert kinds([*sound, *fourth]) == {"poison"}
+
+
+class TestEffects:
+    JOB = a_job(target="once", delivery="exactly_once")
+
+    def judged_with(self, *counts):
+        effects = [
+            Effect(job_id="job", scheduled_for=firing(n + 1), count=count) for n, count in enumerate(counts)
+        ]
+        return kinds([*a_run(self.JOB), *effects, *(entry(self.JOB, firing(n)) for n in range(1, 6))])
+
+    def test_are_made_once(self):
+        assert self.judged_with(1, 1, 1, 1, 1) == set()
+
+    def test_are_caught_when_made_twice(self):
+        assert self.judged_with(1, 2, 1, 1, 1) == {"effect"}
+
+    def test_are_caught_when_missing(self):
+        assert self.judged_with(1, 1, 1, 1) == {"effect"}
 
 
 class TestProcesses:

@@ -1,5 +1,6 @@
 """The load and the faults without a cluster: drawn from the seed, accepted by the API, walked by the judge."""
 
+import importlib
 import random
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ from chaos.course import PROFILES
 from chaos.faults import FAULTS
 from chaos.judge.expected import named
 from chaos.judge.limits import OF_FAULT
+from chaos.load import handlers
 from chaos.load.definitions import plans, tenants
 from jobs.actions.definition import parse
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
@@ -34,6 +36,7 @@ class TestTheLoad:
 
     @pytest.mark.django_db
     def test_is_accepted_by_the_api_as_it_is_meant(self, job_types):
+        importlib.reload(handlers)
         tenant = make_tenant()
         for plan in drawn("short"):
             columns = parse(plan.definition(receiver_url="http://127.0.0.1:1"), tenant=tenant, now=NOW)

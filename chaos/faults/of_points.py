@@ -1,0 +1,39 @@
+"""Faults at named points of the code: a process is killed just there, by ``jobs.crash_points``."""
+
+from chaos.faults.fault import Fault
+from jobs.crash_points import POINTS
+
+#: A point that nobody passes for so long was left out of the load.
+PASSED_SECONDS = 30.0
+#: Points that a beat passes; a worker's pool process that dies at one of the others is its parent's to replace.
+_OF_BEATS = ("materialize", "dispatch")
+
+
+class CrashPoints(Fault):
+    """Whoever passes the point next dies as by ``kill -9``."""
+
+    number, strikes, long_strikes, gap_seconds, after_seconds = 14, 3, 2 * len(POINTS), 4.0, 40.0
+
+    def aim(self, strike: int) -> str:
+        # Each in turn, from wherever the seed begins.
+        if strike == 0:
+            self._first = self.rng.randrange(len(POINTS))
+        self.point = POINTS[(self._first + strike * 3) % len(POINTS)]
+        return f"the first to pass {self.point} dies"
+
+    def inject(self) -> None:
+        beats = self.cluster.processes.named("beat") if self.point.startswith(_OF_BEATS) else []
+        for beat in beats:
+            beat.expected = True
+        armed = self.cluster.crash_points / self.point
+        armed.touch()
+        what = f"somebody to pass {self.point}"
+        self.cluster.must(what, lambda: not armed.exists(), seconds=PASSED_SECONDS)
+        self._beats = [(beat, beat.lives) for beat in beats]
+
+    def heal(self) -> None:
+        if self._beats:
+            one = "a beat to be started again"
+            self.cluster.must(one, lambda: any(b.lives > n for b, n in self._beats), seconds=PASSED_SECONDS)
+        for beat, _ in self._beats:
+            beat.expected = False

@@ -1,0 +1,131 @@
+"""The pieces of the stage, each by itself: the receiver as a process, what tends processes, clocks set apart."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from uuid import uuid4
+
+import pytest
+
+from chaos import history
+from chaos.history import Died, Ended, Started
+from chaos.stage.clocks import Clocks
+from chaos.stage.processes import PROJECT_DIR, Actor, Processes
+from tests.cluster.stage import wait_until
+
+SLEEPER = ("-c", "import time; time.sleep(60)")
+
+
+@pytest.fixture
+def processes():
+    deaths: list[Died] = []
+    processes = Processes(note=deaths.append)
+    processes.deaths = deaths
+    yield processes
+    processes.stop()
+
+
+@pytest.fixture
+def receiver(processes, tmp_path):
+    """The port and the log of a receiver."""
+    port_file, log = tmp_path / "port", tmp_path / "log.jsonl"
+    argv = ("-m", "chaos.stage.receiver", str(port_file), str(log))
+    processes.start(Actor("receiver", argv, os.environ.copy(), tmp_path / "receiver.log"))
+    wait_until(port_file.exists, timeout=20, what="the receiver")
+    return int(port_file.read_text()), log
+
+
+def headers(trigger: str) -> dict[str, str]:
+    return {
+        "X-Carillon-Job": "job",
+        "X-Carillon-Trigger": trigger,
+        "X-Carillon-Scheduled-For": "2026-03-01T12:00:00.250000Z",
+        "X-Carillon-Attempt": "1",
+        "X-Fence-Token": "3",
+        "X-Execution-Id": str(uuid4()),
+        "Idempotency-Key": "key",
+    }
+
+
+def status(port: int, query: str, *, trigger: str) -> int:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/job?{query}", data=b"{}", headers=headers(trigger), method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+class TestTheReceiver:
+    def test_answers_as_each_target_does_and_writes_down_both_ends(self, receiver):
+        port, log = receiver
+        assert [status(port, "target=flaky&failures=1", trigger="a") for _ in range(3)] == [503, 200, 200]
+        assert status(port, "target=failing", trigger="b") == 500
+        assert status(port, "target=refusing", trigger="c") == 400
+        lines = list(history.read(log))
+        assert [line.status for line in lines if isinstance(line, Ended)] == [503, 200, 200, 500, 400]
+        assert {line.trigger_id for line in lines if isinstance(line, Started)} == {"a", "b", "c"}
+        assert all(line.sent for line in lines if isinstance(line, Ended))
+
+    def test_ends_a_delivery_when_its_client_has_gone(self, receiver):
+        port, log = receiver
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers("d").items())
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(
+                f"POST /job?seconds=30 HTTP/1.1\r\nHost: x\r\n{head}Content-Length: 0\r\n\r\n".encode()
+            )
+            wait_until(lambda: list(history.read(log)), timeout=10, what="the start")
+        ends = wait_until(
+            lambda: [line for line in history.read(log) if isinstance(line, Ended)],
+            timeout=10,
+            what="the end",
+        )
+        assert not ends[0].sent
+
+
+class TestProcesses:
+    def test_are_started_again_after_a_fault_has_killed_them(self, processes, tmp_path):
+        actor = Actor("worker1", SLEEPER, os.environ.copy(), tmp_path / "log")
+        processes.start(actor)
+        processes.kill(actor)
+        wait_until(lambda: processes.tend() or actor.lives == 2, timeout=10, what="a second life")
+        assert processes.deaths == []
+        assert actor.family()
+
+    def test_that_end_by_themselves_are_deaths(self, processes, tmp_path):
+        actor = Actor("worker1", ("-c", "raise SystemExit(3)"), os.environ.copy(), tmp_path / "log")
+        processes.start(actor)
+        wait_until(lambda: processes.tend() or processes.deaths, timeout=10, what="the death")
+        assert (processes.deaths[0].process, processes.deaths[0].code) == ("worker1", 3)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+class TestClocks:
+    def test_are_set_apart_one_by_one_and_step_while_a_process_runs(self, tmp_path):
+        clocks = Clocks(tmp_path)
+        shown = "print(time.time(), datetime.datetime.now().timestamp(), flush=True)"
+        code = f"import time, datetime\nfor _ in range(2): {shown}; input()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=PROJECT_DIR,
+            env={**os.environ, **clocks.environment("beat1")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        before = [float(text) for text in process.stdout.readline().split()]
+        clocks.set("beat1", -3600)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        after = [float(text) for text in process.stdout.readline().split()]
+        process.communicate("\n")
+        now = time.time()
+        assert before == [pytest.approx(now, abs=60)] * 2
+        assert after == [pytest.approx(now - 3600, abs=60)] * 2
