@@ -88,9 +88,11 @@ def _strike(fault: Fault, cluster: Cluster, *, long: bool, say: Callable[[str], 
         say(f"fault {fault.number}: {what}")
         struck = Struck(at=time.time(), id=f"{fault.number}.{strike}", number=fault.number, what=what)
         cluster.journal.note(struck)
-        fault.inject()
-        cluster.wait(fault.hold_seconds)
-        fault.heal()
+        try:
+            fault.inject()
+            cluster.wait(fault.hold_seconds)
+        finally:  # a run that is broken off must not leave behind what cannot be stopped
+            fault.heal()
         cluster.journal.note(Healed(at=time.time(), id=struck.id))
     say(f"fault {fault.number}: healed, {fault.after_seconds:g} s to watch")
     cluster.wait(fault.after_seconds)

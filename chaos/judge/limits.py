@@ -8,10 +8,10 @@ class Limits:
     """Of one kind of fault.
 
     ``late_seconds``: how late ``late_share`` of the firings may start that fall due during it or after it.
-    ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still be at work, so that the
-    receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is over as soon as it
-    struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut short is taken up
-    again.
+    ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still
+    be at work, so that the receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is
+    over as soon as it struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut
+    short is taken up again.
     """
 
     name: str
