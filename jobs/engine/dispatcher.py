@@ -21,11 +21,12 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 
-#: Up to this many triggers of one type in a dispatch go one a message, so that all workers share them; beyond it
-#: messages grow with the square, up to the batch size, because each message costs its worker two commits. But a worker
-#: runs the triggers of one message at once where their handler is asynchronous: of those a full queue, which says that
-#: more is due than its workers keep up with, gets messages as large as may be.
-MESSAGES_PER_DISPATCH = 32
+#: While no more triggers of a type than this are queued, each has a message of its own, so that all workers share them;
+#: beyond it messages grow with the square, up to the batch size, because each costs its worker three commits. What
+#: counts is the queue, not the one dispatch: many small ones would fill it with messages faster than workers take them.
+#: But a worker runs the triggers of one message at once where their handler is asynchronous: of those a full queue,
+#: which says that more is due than its workers keep up with, gets messages as large as may be.
+SINGLE_MESSAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _publish(
     queued = result.queued
     crash_point("dispatch.after_commit")
     try:
-        publish(messages(queued, lanes, full=result.full))
+        publish(messages(queued, lanes, depths=result.depths, full=result.full))
         crash_point("dispatch.after_publish")
     except PublishError as error:
         handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
@@ -91,10 +92,13 @@ def _publish(
         log.debug("dispatch", trigger_id=str(item.id), fence=item.fence, job_type=item.job_type)
 
 
-def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane], *, full: Container[str]) -> list[Message]:
+def messages(
+    queued: Sequence[Queued], lanes: Mapping[str, Lane], *, depths: Mapping[str, int], full: Container[str]
+) -> list[Message]:
     """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
 
-    ``full`` names the job types whose queues have no room left. A trigger travels alone when it is suspect, since it
+    ``depths`` says of each job type how many are queued, these included; ``full`` names those whose queues have no room
+    left. A trigger travels alone when it is suspect, since it
     may take its process with it; and when it may be started once only, unless all of a message start together anyway:
     what waited its turn in a process that died would be lost without having been started.
     """
@@ -107,7 +111,7 @@ def messages(queued: Sequence[Queued], lanes: Mapping[str, Lane], *, full: Conta
         lane = lanes[job_type]
         size = lane.batch_size
         if not (lane.at_once and job_type in full):
-            size = min(size, math.ceil((len(items) / MESSAGES_PER_DISPATCH) ** 2))
+            size = min(size, math.ceil((depths[job_type] / SINGLE_MESSAGES) ** 2))
         found += [Message(job_type, tuple(pack)) for pack in _packs(items, size, at_once=lane.at_once)]
     return found
 

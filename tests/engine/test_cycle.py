@@ -1,6 +1,7 @@
 """A beat's turn, stepped by hand: materialize, dispatch, publish, reap, keep house."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.db import connection
 
 from jobs.core.calendar import plans
 from jobs.engine import cycle as module
-from jobs.engine.dispatcher import MESSAGES_PER_DISPATCH, Lane, messages
+from jobs.engine.dispatcher import SINGLE_MESSAGES, Lane, Message, messages
 from jobs.engine.firing import materializer
 from jobs.models import Job, Lease, Trigger
 from jobs.store.dispatch import Queued
@@ -35,6 +36,14 @@ def instants(job: Job) -> list[datetime]:
 
 
 @pytest.mark.django_db
+def packed(
+    queued: Sequence[Queued], lanes: Mapping[str, Lane], *, before: int = 0, full: str = ""
+) -> list[Message]:
+    """The messages of a dispatch while ``before`` of each type are queued already."""
+    depths = {name: before + count for name, count in Counter(item.job_type for item in queued).items()}
+    return messages(queued, lanes, depths=depths, full=full)
+
+
 class TestTurn:
     def test_carries_a_firing_from_schedule_to_message(
         self, beat: Beat, broker: Broker, clock: Clock
@@ -172,8 +181,8 @@ class TestPublish:
         assert broker.grips == [Grip(trigger.id, 2)] * taken_back
 
     def test_sends_one_trigger_a_message_while_little_is_due(self) -> None:
-        queued = [Queued(factories.new_id(), 1, "a") for _ in range(MESSAGES_PER_DISPATCH)]
-        assert [len(m.grips) for m in messages(queued, {"a": Lane(None, 100)}, full=())] == [1] * len(queued)
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(SINGLE_MESSAGES)]
+        assert [len(m.grips) for m in packed(queued, {"a": Lane(None, 100)})] == [1] * len(queued)
 
     @pytest.mark.parametrize(
         ("number", "batch_size", "longest"), [(64, 100, 4), (1000, 100, 100), (1000, 5, 5)]
@@ -182,9 +191,14 @@ class TestPublish:
         self, number: int, batch_size: int, longest: int
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
-        found = messages(queued, {"a": Lane(None, batch_size)}, full=())
+        found = packed(queued, {"a": Lane(None, batch_size)})
         assert max(len(m.grips) for m in found) == longest
         assert [grip.id for m in found for grip in m.grips] == [item.id for item in queued]
+
+    @pytest.mark.parametrize(("before", "sizes"), [(0, [1] * 20), (30, [3] * 6 + [2]), (200, [20])])
+    def test_packs_small_dispatches_too_while_workers_are_behind(self, before: int, sizes: list[int]) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(20)]
+        assert [len(m.grips) for m in packed(queued, {"a": Lane(None, 100)}, before=before)] == sizes
 
     @pytest.mark.parametrize(
         ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 1), (False, "a", 1)]
@@ -193,12 +207,12 @@ class TestPublish:
         self, at_once: bool, full: str, largest: int
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(16)]
-        found = messages(queued, {"a": Lane(None, 50, at_once)}, full=full)
+        found = packed(queued, {"a": Lane(None, 50, at_once)}, full=full)
         assert max(len(m.grips) for m in found) == largest
 
     def test_lets_a_suspect_travel_alone_and_the_others_as_before(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a", suspect=n in (0, 60)) for n in range(200)]
-        found = messages(queued, {"a": Lane(None, 50)}, full=())
+        found = packed(queued, {"a": Lane(None, 50)})
         assert [grip.id for m in found for grip in m.grips if len(m.grips) == 1][:2] == [
             queued[0].id,
             queued[60].id,
@@ -211,12 +225,12 @@ class TestPublish:
         self, at_once: bool, sizes: set[int]
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a", at_most_once=True) for _ in range(200)]
-        found = messages(queued, {"a": Lane(None, 50, at_once)}, full=())
+        found = packed(queued, {"a": Lane(None, 50, at_once)})
         assert {len(m.grips) for m in found} == sizes
 
     def test_never_mixes_job_types_in_a_message(self) -> None:
         queued = [Queued(factories.new_id(), 1, "ab"[n % 2]) for n in range(200)]
-        found = messages(queued, {"a": Lane(None, 50), "b": Lane(None, 50)}, full=())
+        found = packed(queued, {"a": Lane(None, 50), "b": Lane(None, 50)})
         kinds = {item.id: item.job_type for item in queued}
         assert all({kinds[grip.id] for grip in m.grips} == {m.job_type} for m in found)
 

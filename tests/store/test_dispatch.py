@@ -121,7 +121,7 @@ class TestCaps:
         make_trigger(job, "running")
         make_triggers(job, 9)
         result = dispatch(window=4)
-        assert (len(result.queued), result.full) == (3, {"noop"})
+        assert (len(result.queued), result.depths, result.full) == (3, {"noop": 4}, {"noop"})
         result = dispatch(window=4)
         assert (result.queued, result.blocked) == ([], True)
         assert dispatch(window=100).full == set()

@@ -42,13 +42,15 @@ class Queued:
 class Dispatched:
     """What one dispatch did.
 
-    ``blocked``: due work remains that could not start (a cap, a full window). ``full``: job types whose queues took all
-    they may hold. ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
+    ``blocked``: due work remains that could not start (a cap, a full window). ``depths``: how many
+    are queued of each job type that was dispatched, these included; ``full``: the types whose queues took all they may
+    hold. ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
     """
 
     queued: list[Queued] = field(default_factory=list)
     ended: dict[UUID, str] = field(default_factory=dict)
     blocked: bool = False
+    depths: dict[str, int] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
     seconds_to_next: float | None = None
 
@@ -166,6 +168,7 @@ class _Pick:
         chosen = self._admitted(by_verdict["dispatch"])
         done.queued += _queue(chosen)
         taken = Counter(row.job_type for row in chosen)
+        done.depths |= {row.job_type: row.type_queued + taken[row.job_type] for row in chosen}
         done.full |= {row.job_type for row in chosen if taken[row.job_type] >= row.type_room}
         for row in chosen:
             self._gone[row.tenant_id] += 1

@@ -49,7 +49,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
 -- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
--- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, the room its queue had, suspect,
+-- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, what its queue held and had room for, suspect,
 -- delivery, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
@@ -66,6 +66,7 @@ WITH lane AS MATERIALIZED (
     GROUP BY job_type
 ), type_room AS MATERIALIZED (
     SELECT c.job_type,
+           coalesce(queued, 0) AS queued,
            least(c."window" - coalesce(queued, 0), coalesce(c.cap, 2147483647) - coalesce(in_flight, 0)) AS room
     FROM unnest(%(queues)s::text[], %(windows)s::int[], %(type_caps)s::int[]) AS c(job_type, "window", cap)
     LEFT JOIN type_load USING (job_type)
@@ -73,7 +74,8 @@ WITH lane AS MATERIALIZED (
     SELECT lane.*, tenant.weight,
            least(tenant.max_in_flight - coalesce(tenant_load.in_flight, 0), coalesce(rated.tokens, 2147483647))
                AS tenant_room,
-           type_room.room AS type_room, coalesce(tenant_load.in_flight, 0) AS tenant_in_flight,
+           type_room.room AS type_room, type_room.queued AS type_queued,
+           coalesce(tenant_load.in_flight, 0) AS tenant_in_flight,
            coalesce(level_load.in_flight, 0) AS level_in_flight
     FROM lane
     JOIN tenants_tenant tenant ON tenant.id = lane.tenant_id
@@ -84,7 +86,8 @@ WITH lane AS MATERIALIZED (
     WHERE tenant.max_in_flight > coalesce(tenant_load.in_flight, 0) AND type_room.room > 0
       AND coalesce(rated.tokens, 1) > 0
 ), oldest AS (
-    SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room, open_lane.tenant_in_flight,
+    SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room, open_lane.type_queued,
+           open_lane.tenant_in_flight,
            (open_lane.level_in_flight
             + row_number() OVER (PARTITION BY t.tenant_id, t.priority ORDER BY t.due_at, t.id))
                / (8 >> t.priority)::numeric AS level_rank
@@ -190,7 +193,7 @@ WITH lane AS MATERIALIZED (
         ELSE first_verdict END AS job_verdict
     FROM counted
 )
-SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_room, suspect, delivery, CASE
+SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_queued, type_room, suspect, delivery, CASE
     -- And of those of one concurrency key, over all its jobs.
     WHEN job_verdict = 'dispatch' AND concurrency_key <> ''
      AND key_in_flight + count(*) FILTER (WHERE job_verdict = 'dispatch') OVER (

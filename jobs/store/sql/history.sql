@@ -85,11 +85,14 @@ SELECT job_id, valid_from, id, (SELECT count(*) FROM page) AS looked_at, (SELECT
 FROM page ORDER BY job_id DESC, valid_from DESC, id DESC LIMIT 1;
 
 -- name: store_result
--- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it.
+-- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it. Nothing depends on it, so
+-- its commit does not wait for the disk.
 -- plan: kept
+WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO django_celery_results_taskresult
     (task_id, task_name, worker, status, content_type, content_encoding, result, traceback, meta, task_args, task_kwargs,
      periodic_task_name, date_created, date_done)
-VALUES (%(task_id)s, %(task_name)s, %(worker)s, %(status)s, 'application/json', 'utf-8', %(result)s, %(traceback)s,
-        '{"children": []}', %(task_args)s, NULL, NULL, carillon_clock(), carillon_clock())
+SELECT %(task_id)s, %(task_name)s, %(worker)s, %(status)s, 'application/json', 'utf-8', %(result)s, %(traceback)s,
+       '{"children": []}', %(task_args)s, NULL, NULL, carillon_clock(), carillon_clock()
+FROM unhurried
 ON CONFLICT (task_id) DO NOTHING;
