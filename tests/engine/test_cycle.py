@@ -35,7 +35,6 @@ def instants(job: Job) -> list[datetime]:
     return sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))
 
 
-@pytest.mark.django_db
 def packed(
     queued: Sequence[Queued], lanes: Mapping[str, Lane], *, before: int = 0, full: str = ""
 ) -> list[Message]:
@@ -44,6 +43,7 @@ def packed(
     return messages(queued, lanes, depths=depths, full=full)
 
 
+@pytest.mark.django_db
 class TestTurn:
     def test_carries_a_firing_from_schedule_to_message(
         self, beat: Beat, broker: Broker, clock: Clock
