@@ -20,7 +20,7 @@ from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
 ROUNDS = 3
 #: Below this scale one round shows that all runs.
 SMALL = 0.2
-TRIGGERS, UNBATCHED_TRIGGERS = 20_000, 4_000
+TRIGGERS, UNBATCHED_TRIGGERS = 60_000, 6_000
 LEAD = timedelta(seconds=6)
 END_TO_END = "Carillon, end to end"
 AHEAD = "Carillon, materialized ahead"
@@ -44,11 +44,11 @@ def measure(stage: Stage, *, scale: float) -> Report:
         with carillon.running(stage):
             note(END_TO_END, _end_to_end(stage, count))
             note(AHEAD, _materialized_ahead(stage, count))
-        note(DEFAULT, queues.celery(stage, "default", int(6_000 * scale)))
-        note(TUNED, queues.celery(stage, "tuned", int(12_000 * scale)))
+        note(DEFAULT, queues.celery(stage, "default", int(15_000 * scale)))
+        note(TUNED, queues.celery(stage, "tuned", int(30_000 * scale)))
         with carillon.running(stage, environment=carillon.WITHOUT_BATCHING):
             note(UNBATCHED, _end_to_end(stage, unbatched))
-        note(PROCRASTINATE, queues.procrastinate(stage, int(1_500 * scale)))
+        note(PROCRASTINATE, queues.procrastinate(stage, int(6_000 * scale)))
     note(RESULTS, queues.celery(stage, "results", int(3_000 * scale)))
     return _report(rates, count)
 
