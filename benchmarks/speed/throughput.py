@@ -21,7 +21,7 @@ ROUNDS = 3
 #: Below this scale one round shows that all runs.
 SMALL = 0.2
 TRIGGERS, UNBATCHED_TRIGGERS = 60_000, 6_000
-LEAD = timedelta(seconds=6)
+LEAD = timedelta(seconds=25)
 END_TO_END = "Carillon, end to end"
 AHEAD = "Carillon, materialized ahead"
 UNBATCHED = "Carillon, unbatched"
