@@ -9,7 +9,9 @@ from celery.signals import (
     setup_logging,
     worker_init,
     worker_process_init,
+    worker_process_shutdown,
     worker_ready,
+    worker_shutdown,
     worker_shutting_down,
 )
 from kombu import Queue
@@ -43,6 +45,15 @@ def _connect_ahead(**_: Any) -> None:
     from jobs.store import db
 
     db.connect_ahead()
+
+
+@worker_process_shutdown.connect
+@worker_shutdown.connect
+def _wait_for_the_rest(**_: Any) -> None:
+    """A process that is asked to end finishes what goes on in it."""
+    from jobs.engine import worker
+
+    worker.wait_for_the_rest()
 
 
 @worker_ready.connect

@@ -2,14 +2,17 @@
 
 Keeps true: every call given to ``run`` ends in exactly one ``on_outcome``, within its timeout plus a grace of
 ``GRACE_SECONDS``, whatever the handler does with its cancellation. Callbacks run in the thread that called
-``run``, so that they may use its database connection. A handler that blocks the loop with synchronous code
-blocks every call of the process; the leases then run out and the triggers are reaped.
+``run``, so that they may use its database connection, until ``run`` returns; what is left to go on by itself reports
+from the loop's. A handler that blocks the loop with synchronous code blocks every call of the process; the leases then
+run out and the triggers are reaped.
 """
 
 import asyncio
+import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,9 +25,12 @@ from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
 
 Call = tuple[JobType, Context, dict[str, Any]]
+Ended = tuple[Context, Outcome]
 
 #: How often the runner looks whether a call in hand was cancelled.
 CANCEL_POLL_SECONDS = 0.2
+#: Outcomes are handed over together, at most this late: each hand-over has two threads contend for the interpreter.
+REPORT_SECONDS = 0.01
 #: Threads for name resolution: enough that one tenant's hanging resolver does not starve the others.
 RESOLVER_THREADS = 32
 
@@ -49,23 +55,38 @@ class AsyncRunner:
         *,
         on_idle: Callable[[], None] | None = None,
         idle_seconds: float = 0.1,
-    ) -> None:
-        """Run ``calls`` concurrently; call ``on_outcome`` in this thread as each ends; return when all have.
+        leave_after: float | None = None,
+        on_last: Callable[[], None] | None = None,
+    ) -> bool:
+        """Run ``calls`` concurrently; call ``on_outcome`` in this thread as each ends; return True when all have.
 
         ``on_idle`` is called, also here, whenever ``idle_seconds`` pass without an outcome, so that the
         engine can flush what it gathered. An exception from a callback cancels the calls still in hand and is
         raised; after a ``close`` in another thread ``concurrent.futures.CancelledError`` is.
+
+        What still runs after ``leave_after`` seconds (None: wait for all) is left to go on, and False returned:
+        ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread, and must be quick.
         """
         loop = self._loop_of_this_process()
-        ended: queue.SimpleQueue[tuple[Context, Outcome] | None] = queue.SimpleQueue()
-        batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, ended.put), loop)
-        batch.add_done_callback(lambda _: ended.put(None))
+        post = _Post()
+        batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, post.put), loop)
+        batch.add_done_callback(lambda _: post.end())
+        leave_at = math.inf if leave_after is None else time.monotonic() + leave_after
+        left = False
         try:
-            while (item := _next(ended, on_idle, idle_seconds)) is not None:
-                on_outcome(*item)
+            while (items := post.next(on_idle, idle_seconds, leave_at)) is not None:
+                for ctx, ending in items:
+                    on_outcome(ctx, ending)
+                if time.monotonic() >= leave_at:
+                    post.leave(loop, on_outcome, on_last)
+                    left, leave_at = True, math.inf
+                if left and post.box.empty():
+                    return False
         finally:
-            batch.cancel()
+            if not left:
+                batch.cancel()
         batch.result()
+        return True
 
     def close(self) -> None:
         """Cancel what is in hand, close the session, end the thread. Repeatable; ``run`` starts afresh."""
@@ -92,20 +113,26 @@ class AsyncRunner:
                 self._pid = os.getpid()
             return self._loop
 
-    async def _run_batch(
-        self, calls: Sequence[Call], report: Callable[[tuple[Context, Outcome]], None]
-    ) -> None:
+    async def _run_batch(self, calls: Sequence[Call], report: Callable[[list[Ended]], None]) -> None:
         if self._egress is None:
             self._egress = egress.open_egress(self._rules or egress.EgressRules.from_settings())
         egress.current.set(self._egress)
         room = asyncio.Semaphore(self.max_concurrent)
         loop = asyncio.get_running_loop()
         stops: list[asyncio.Future[None]] = [loop.create_future() for _ in calls]
+        gathered: list[Ended] = []
+
+        def post() -> None:
+            if gathered:
+                report(gathered.copy())
+                gathered.clear()
 
         async def one(call: Call, stop: asyncio.Future[None]) -> None:
             async with room:
                 ended = await _run_one(*call, stop)
-            report((call[1], ended))
+            if not gathered:
+                loop.call_later(REPORT_SECONDS, post)
+            gathered.append((call[1], ended))
 
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(
@@ -114,6 +141,7 @@ class AsyncRunner:
             tasks = [group.create_task(one(call, stop)) for call, stop in zip(calls, stops, strict=True)]
             if tasks:
                 await asyncio.wait(tasks)
+            post()
             watcher.cancel()
 
     async def _wind_down(self) -> None:
@@ -127,17 +155,58 @@ class AsyncRunner:
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
 
-def _next(
-    ended: "queue.SimpleQueue[tuple[Context, Outcome] | None]",
-    on_idle: Callable[[], None] | None,
-    idle_seconds: float,
-) -> tuple[Context, Outcome] | None:
-    while True:
-        try:
-            return ended.get(timeout=idle_seconds if on_idle else None)
-        except queue.Empty:
-            if on_idle:
-                on_idle()
+class _Post:
+    """Where a batch's outcomes go: into a box that the caller empties, and once it has left straight to its callback.
+
+    ``put``, ``end`` and the switch between the two happen in the loop's thread, so nothing falls between.
+    """
+
+    def __init__(self) -> None:
+        self.box: queue.SimpleQueue[list[Ended] | None] = queue.SimpleQueue()
+        self._on_outcome: Callable[[Context, Outcome], None] | None = None
+        self._on_last: Callable[[], None] | None = None
+
+    def put(self, items: list[Ended]) -> None:
+        if self._on_outcome is None:
+            self.box.put(items)
+            return
+        for ctx, ending in items:
+            self._on_outcome(ctx, ending)
+
+    def end(self) -> None:
+        if self._on_outcome is None:
+            self.box.put(None)
+        elif self._on_last is not None:
+            self._on_last()
+
+    def leave(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_outcome: Callable[[Context, Outcome], None],
+        on_last: Callable[[], None] | None,
+    ) -> None:
+        """In the caller's thread: from here on nothing more comes into the box."""
+        switched = threading.Event()
+
+        def switch() -> None:
+            self._on_outcome, self._on_last = on_outcome, on_last
+            switched.set()
+
+        loop.call_soon_threadsafe(switch)
+        switched.wait()
+
+    def next(
+        self, on_idle: Callable[[], None] | None, idle_seconds: float, until: float
+    ) -> list[Ended] | None:
+        """What came next; None after the last; empty when the time has come to leave."""
+        while (left := until - time.monotonic()) > 0:
+            timeout = min(left, idle_seconds if on_idle else math.inf)
+            try:
+                return self.box.get(timeout=None if math.isinf(timeout) else timeout)
+            except queue.Empty:
+                if on_idle:
+                    on_idle()
+        return []
 
 
 async def _watch(calls: list[tuple[Context, asyncio.Future[None]]]) -> None:

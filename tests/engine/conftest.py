@@ -98,6 +98,8 @@ def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     runner = AsyncRunner()
     monkeypatch.setattr(batch, "_keeper", None)
     monkeypatch.setattr(batch, "_async_runner", runner)
+    # A test that is about it says when.
+    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 60.0)
 
     def run(*triggers: Trigger) -> dict[str, int] | None:
         grips = [factories.grip(trigger) for trigger in triggers]
@@ -120,7 +122,7 @@ def close_connection_of(keeper: Keeper) -> None:
         connection.close()
         closed.set()
 
-    with keeper.holding(Hold(held={}, flush_if_due=close, rescue=close)):
+    with keeper.holding(Hold(held={}, flush_if_due=close, flush=close, rescue=lambda _: None)):
         assert closed.wait(10)
 
 

@@ -34,6 +34,11 @@ from jobs.store.reap import Surrender, Verdict
 from jobs.telemetry import bound, get_logger
 
 log = get_logger()
+#: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
+#: ones among them go on: a target that hangs must not hold up what has nothing to do with it.
+LEAVE_AFTER_SECONDS = 0.25
+#: Unless so many triggers go on in the process already.
+MOST_LINGERING = 200
 #: How long a handler's report may wait for a database that is away.
 NOTE_PATIENCE_SECONDS = 5.0
 _notes = ThreadPoolExecutor(1, "carillon-notes")
@@ -46,9 +51,9 @@ def perform(
 ) -> dict[str, int] | None:
     """Claim a message's triggers and see each through to an outcome.
 
-    Returns how many ended in which state, how many were dropped as stale or unknown and how many effects were not made
-    twice; or None when nothing was left to claim. Waits out a database that is away for as long as the lease, since
-    both claim and finish may be repeated.
+    Returns how many ended in which state or go on (``lingering``), how many were dropped as stale or unknown and how
+    many effects were not made twice; or None when nothing was left to claim. Waits out a database that is away for as
+    long as the lease, since both claim and finish may be repeated.
     """
     settings = engine_settings()
     patience = settings.worker_lease_seconds
@@ -71,9 +76,14 @@ def perform(
         batch = Batch(registry.get(job_type), rows, flush_seconds=settings.finish_flush_ms / 1000)
         batch.finisher.counts["dropped"] = rows.dropped
         with _the_keeper().holding(batch.hold):
-            batch.call_handlers()
+            batch.call_handlers(may_linger=_the_keeper().lingering() < MOST_LINGERING)
             db.until_connected(batch.finisher.flush, patience_seconds=patience, what="finish")
-        return dict(+batch.finisher.counts)
+        return batch.summary()
+
+
+def wait_for_the_rest() -> None:
+    """Wait for what goes on in this process though its messages are done with."""
+    _the_keeper().wait_for_the_rest()
 
 
 def _the_keeper() -> Keeper:
@@ -94,11 +104,15 @@ class Batch:
         self.hold = Hold(
             held={row.id: Held(Grip(row.id, row.fence), Event()) for row in rows},
             flush_if_due=self.finisher.flush_if_due,
+            flush=self.finisher.flush,
             rescue=self._rescue,
         )
 
-    def call_handlers(self) -> None:
-        """Asynchronous handlers all at once, synchronous ones one after another."""
+    def call_handlers(self, *, may_linger: bool) -> None:
+        """Asynchronous handlers all at once, synchronous ones one after another.
+
+        Returns when all have ended, or, where that may be, leaves the slow ones of the asynchronous ones to the keeper.
+        """
         if log.isEnabledFor(logging.DEBUG):
             for row in self.rows.values():
                 log.debug(
@@ -112,14 +126,24 @@ class Batch:
         if self.job_type.is_async:
             for ctx, _ in contexts:
                 self._allow(ctx, rounds=math.ceil(len(contexts) / _async_runner.max_concurrent))
-            _async_runner.run(
+            self.hold.lingers = not _async_runner.run(
                 [(self.job_type, ctx, payload) for ctx, payload in contexts],
                 self._on_outcome,
                 on_idle=lambda: None,
+                leave_after=LEAVE_AFTER_SECONDS if may_linger else None,
+                on_last=self._end,
             )
             return
         for ctx, payload in contexts:
             self._call(ctx, payload)
+
+    def summary(self) -> dict[str, int]:
+        """What has become of the batch so far, for the message's Celery result."""
+        lingering = len(self.rows) - len(self.hold.done)
+        return dict(+self.finisher.counts) | ({"lingering": lingering} if lingering else {})
+
+    def _end(self) -> None:
+        self.hold.ended = True
 
     def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
         held = self.hold.held[ctx.trigger_id]
@@ -180,14 +204,12 @@ class Batch:
         self.finisher.counts["duplicates_prevented"] += not first
         return first
 
-    def _rescue(self) -> None:
+    def _rescue(self, alone: bool) -> None:
         """Before this process is given up: write what is known, and give back what it has in hand."""
         self.finisher.flush()
-        waiting = self.hold.waiting()
-        started = sum(bool(held.deadline) for held in waiting)
         surrenders = [
-            _surrender(self.rows[held.grip.id], started=bool(held.deadline), alone=started == 1)
-            for held in waiting
+            _surrender(self.rows[held.grip.id], started=bool(held.deadline), alone=alone)
+            for held in self.hold.waiting()
         ]
         for row in reap.give_up(surrenders) if surrenders else ():
             log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)

@@ -39,12 +39,19 @@ class Held:
 
 @dataclass(slots=True)
 class Hold:
-    """A batch in hand. ``rescue`` writes what can be saved before the process is given up."""
+    """A batch in hand. ``rescue`` writes what can be saved before the process is given up; it is told whether one
+    handler alone is at work in it.
+
+    ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until it has ``ended``.
+    """
 
     held: dict[UUID, Held]
     flush_if_due: Callable[[], None]
-    rescue: Callable[[], None]
+    flush: Callable[[], None]
+    rescue: Callable[[bool], None]
     done: set[UUID] = field(default_factory=set)
+    lingers: bool = False
+    ended: bool = False
 
     def waiting(self) -> list[Held]:
         return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
@@ -63,7 +70,7 @@ class Keeper:
 
     @contextmanager
     def holding(self, hold: Hold) -> Iterator[None]:
-        """Keep the leases of ``hold`` until the block ends."""
+        """Keep the leases of ``hold`` until the block ends, or, if it ``lingers`` then, until it has ended."""
         self._start()
         with self._lock:
             self._holds.append(hold)
@@ -71,8 +78,22 @@ class Keeper:
         try:
             yield
         finally:
-            with self._lock:
-                self._holds.remove(hold)
+            if not hold.lingers:
+                self._release(hold)
+
+    def lingering(self) -> int:
+        """How many triggers are still at work whose messages are done with."""
+        with self._lock:
+            return sum(len(hold.held) - len(hold.done) for hold in self._holds if hold.lingers)
+
+    def wait_for_the_rest(self) -> None:
+        """Return when nothing is in hand any more, as a process should before it ends."""
+        while self._pid == os.getpid() and self._holds:
+            time.sleep(self._flush_seconds)
+
+    def _release(self, hold: Hold) -> None:
+        with self._lock:
+            self._holds.remove(hold)
 
     def _start(self) -> None:
         if self._pid == os.getpid():
@@ -94,6 +115,7 @@ class Keeper:
             try:
                 for hold in holds:
                     self._look_after(hold)
+                self._give_up_if_stuck(holds)
                 if time.monotonic() >= renew_at:
                     renewed = self._renew([held for hold in holds for held in hold.waiting()])
                     renew_at = time.monotonic() + (
@@ -122,15 +144,25 @@ class Keeper:
 
     def _look_after(self, hold: Hold) -> None:
         try:
+            if hold.lingers and hold.ended:
+                hold.flush()
+                self._release(hold)
+                return
             hold.flush_if_due()
         except db.DISCONNECTED as error:
             log.warning("finish failed", error=str(error).strip().splitlines()[:1])
             db.disconnect()
+
+    @staticmethod
+    def _give_up_if_stuck(holds: Sequence[Hold]) -> None:
+        started = [held for hold in holds for held in hold.waiting() if held.deadline]
         now = time.monotonic()
-        if any(held.deadline and now > held.deadline + STUCK_GRACE_SECONDS for held in hold.waiting()):
-            log.error("stuck", triggers=[str(held.grip.id) for held in hold.waiting() if held.deadline])
-            try:
-                hold.rescue()
-            except db.DISCONNECTED as error:
-                log.warning("finish failed", error=str(error).strip().splitlines()[:1])
-            os._exit(EXIT_STATUS)
+        if not any(held.deadline and now > held.deadline + STUCK_GRACE_SECONDS for held in started):
+            return
+        log.error("stuck", triggers=[str(held.grip.id) for held in started])
+        try:
+            for hold in holds:
+                hold.rescue(len(started) == 1)
+        except db.DISCONNECTED as error:
+            log.warning("finish failed", error=str(error).strip().splitlines()[:1])
+        os._exit(EXIT_STATUS)
