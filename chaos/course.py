@@ -11,7 +11,7 @@ from chaos import history
 from chaos.faults import FAULTS, Fault
 from chaos.history import Audited, Began, Closed, Effect, Healed, Journal, Record, Struck, TenantMade
 from chaos.judge import judge
-from chaos.load import handlers
+from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, tenants
 from chaos.stage.cluster import Cluster
@@ -71,7 +71,7 @@ def _make_load(
     cluster: Cluster, caller: Caller, profile: Profile, rng: random.Random, say: Callable[[str], None]
 ) -> None:
     say("making tenants and jobs")
-    cluster.query(handlers.CREATE)
+    cluster.query(effects.CREATE)
     caps = tenants(profile.tenants)
     for slug, cap in caps.items():
         caller.keys[slug] = cluster.make_tenant(slug, max_in_flight=cap)
@@ -121,7 +121,7 @@ def _read(cluster: Cluster, caller: Caller, directory: Path, *, say: Callable[[s
     received = list(history.read(cluster.receiver_log))
     cluster.wait(LOOK_SECONDS)
     caller.read_ledger(reading=2)
-    for job_id, scheduled_for, count in cluster.query(handlers.COUNT):
+    for job_id, scheduled_for, count in cluster.query(effects.COUNT):
         cluster.journal.note(Effect(job_id=job_id, scheduled_for=scheduled_for, count=count))
     cluster.journal.note(_audited(cluster))
     cluster.journal.close()

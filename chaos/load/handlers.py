@@ -1,4 +1,7 @@
-"""Handlers that tell the receiver of each execution, then make an effect or end their process."""
+"""Handlers that tell the receiver of each execution, then make an effect or end their process.
+
+Imported by the workers of the stage alone: importing registers them.
+"""
 
 import ctypes
 import os
@@ -7,13 +10,11 @@ import time
 import urllib.request
 from typing import Any
 
+from chaos.load import effects
 from jobs.handlers import Context, job_type
 
 #: Long enough to be killed at.
 WORK_SECONDS = 0.2
-CREATE = "CREATE TABLE chaos_effect (job_id uuid NOT NULL, scheduled_for timestamptz NOT NULL)"
-INSERT = "INSERT INTO chaos_effect VALUES (%s, %s)"
-COUNT = "SELECT job_id::text, scheduled_for, count(*) FROM chaos_effect GROUP BY 1, 2"
 
 
 @job_type("chaos.segfault")
@@ -43,7 +44,7 @@ def once(ctx: Context, payload: dict[str, Any]) -> None:
     with transaction.atomic():
         if ctx.once("effect"):
             with connection.cursor() as cursor:
-                cursor.execute(INSERT, [ctx.job_id, ctx.scheduled_for])
+                cursor.execute(effects.INSERT, [ctx.job_id, ctx.scheduled_for])
 
 
 def _report(ctx: Context, url: str) -> None:

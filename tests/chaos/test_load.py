@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,6 @@ from chaos.course import PROFILES
 from chaos.faults import FAULTS
 from chaos.judge.expected import named
 from chaos.judge.limits import OF_FAULT
-from chaos.load import handlers
 from chaos.load.definitions import plans, tenants
 from jobs.actions.definition import parse
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
@@ -36,7 +36,9 @@ class TestTheLoad:
 
     @pytest.mark.django_db
     def test_is_accepted_by_the_api_as_it_is_meant(self, job_types):
-        importlib.reload(handlers)
+        # Afresh, though another test may have imported it: importing is what registers its job types.
+        sys.modules.pop("chaos.load.handlers", None)
+        importlib.import_module("chaos.load.handlers")
         tenant = make_tenant()
         for plan in drawn("short"):
             columns = parse(plan.definition(receiver_url="http://127.0.0.1:1"), tenant=tenant, now=NOW)
