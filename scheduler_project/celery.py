@@ -49,11 +49,12 @@ def _connect_ahead(**_: Any) -> None:
 
 @worker_process_shutdown.connect
 @worker_shutdown.connect
-def _wait_for_the_rest(**_: Any) -> None:
-    """A process that is asked to end finishes what goes on in it."""
+def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
+    """A process that is asked to end finishes what goes on in it; one that is told to, by a signal, does not."""
     from jobs.engine import worker
 
-    worker.wait_for_the_rest()
+    if exitcode is None or exitcode >= 0:  # as billiard has it: minus 256 and the signal
+        worker.wait_for_the_rest()
 
 
 @worker_ready.connect

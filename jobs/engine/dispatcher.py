@@ -98,9 +98,9 @@ def messages(
     """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
 
     ``depths`` says of each job type how many are queued, these included; ``full`` names those whose queues have no room
-    left. A trigger travels alone when it is suspect, since it
-    may take its process with it; and when it may be started once only, unless all of a message start together anyway:
-    what waited its turn in a process that died would be lost without having been started.
+    left. A trigger travels alone when it is suspect, since it may take its process with it; and when it may be started
+    once only, unless all of a message start together anyway: what waited its turn in a process that died would be lost
+    without having been started.
     """
     by_type = sorted(
         queued, key=lambda item: item.job_type

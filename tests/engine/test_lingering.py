@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from jobs.engine import worker
 from jobs.engine.worker import batch
@@ -109,3 +110,18 @@ class TestTheRest:
         worker.wait_for_the_rest()
         perform(gate.quick())
         worker.wait_for_the_rest()
+
+    def test_is_left_to_reap_when_the_database_is_away_for_longer_than_its_lease(
+        self, perform: Perform, gate: Gate, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
+
+        def away(*_: Any, **__: Any) -> Any:
+            raise OperationalError("away")
+
+        slow = gate.slow()
+        perform(slow)
+        monkeypatch.setattr(batch.execution, "finish", away)
+        gate.open()
+        worker.wait_for_the_rest()
+        assert state_of(slow)[0] == "running"

@@ -143,7 +143,7 @@ class Batch:
         return dict(+self.finisher.counts) | ({"lingering": lingering} if lingering else {})
 
     def _end(self) -> None:
-        self.hold.ended = True
+        self.hold.ended_at = time.monotonic()
 
     def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
         held = self.hold.held[ctx.trigger_id]

@@ -42,7 +42,8 @@ class Hold:
     """A batch in hand. ``rescue`` writes what can be saved before the process is given up; it is told whether one
     handler alone is at work in it.
 
-    ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until it has ``ended``.
+    ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until the last has ended:
+    ``ended_at``, in monotonic seconds.
     """
 
     held: dict[UUID, Held]
@@ -51,7 +52,7 @@ class Hold:
     rescue: Callable[[bool], None]
     done: set[UUID] = field(default_factory=set)
     lingers: bool = False
-    ended: bool = False
+    ended_at: float | None = None
 
     def waiting(self) -> list[Held]:
         return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
@@ -144,14 +145,17 @@ class Keeper:
 
     def _look_after(self, hold: Hold) -> None:
         try:
-            if hold.lingers and hold.ended:
+            if hold.lingers and hold.ended_at is not None:
                 hold.flush()
                 self._release(hold)
-                return
-            hold.flush_if_due()
+            else:
+                hold.flush_if_due()
         except db.DISCONNECTED as error:
             log.warning("finish failed", error=str(error).strip().splitlines()[:1])
             db.disconnect()
+            # Its leases have run out by then: reap has the last word, and a process that is to end need not wait.
+            if hold.ended_at is not None and time.monotonic() > hold.ended_at + self._lease.total_seconds():
+                self._release(hold)
 
     @staticmethod
     def _give_up_if_stuck(holds: Sequence[Hold]) -> None:

@@ -42,9 +42,9 @@ class Queued:
 class Dispatched:
     """What one dispatch did.
 
-    ``blocked``: due work remains that could not start (a cap, a full window). ``depths``: how many
-    are queued of each job type that was dispatched, these included; ``full``: the types whose queues took all they may
-    hold. ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
+    ``blocked``: due work remains that could not start (a cap, a full window). ``depths``: how many are queued of each
+    job type that was dispatched, these included; ``full``: the types whose queues took all they may hold.
+    ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
     """
 
     queued: list[Queued] = field(default_factory=list)
