@@ -82,9 +82,9 @@ class AsyncRunner:
                     left, leave_at = True, math.inf
                 if left and post.box.empty():
                     return False
-        finally:
-            if not left:
-                batch.cancel()
+        except BaseException:
+            batch.cancel()
+            raise
         batch.result()
         return True
 

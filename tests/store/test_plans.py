@@ -70,6 +70,17 @@ def one(values: list[Any]) -> Any:
     return values[0] if values else UUID(int=1)
 
 
+def verdicts(sample: Sample) -> dict[str, Any]:
+    return {
+        "ids": sample.ids,
+        "fences": sample.some(1),
+        "states": sample.some("retrying"),
+        "reasons": sample.some(""),
+        "delays": sample.some(HOUR),
+        "charged": sample.some(True),
+    }
+
+
 #: Every query of the store with parameters such as the engine gives it.
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "catchup.begin": lambda s: {
@@ -296,22 +307,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
     "lifecycle.replay": lambda s: {"ids": s.ids, "tenant_id": 1},
     "reap.expired_leases": lambda s: {"limit": 500},
-    "reap.reap_running": lambda s: {
-        **REIGN,
-        "ids": s.ids,
-        "fences": s.some(1),
-        "states": s.some("retrying"),
-        "reasons": s.some(""),
-        "delays": s.some(HOUR),
-        "charged": s.some(True),
-    },
+    "reap.reap_running": lambda s: {**REIGN, **verdicts(s)},
     "reap.give_up": lambda s: {
-        "ids": s.ids,
-        "fences": s.some(1),
-        "states": s.some("retrying"),
-        "reasons": s.some(""),
-        "delays": s.some(HOUR),
-        "charged": s.some(True),
+        **verdicts(s),
         "suspects": s.some(True),
         "attempt_states": s.some("lost"),
         "error_codes": s.some("timeout"),
