@@ -1,13 +1,11 @@
-"""A handler that keeps a list of its own: each start at once, and one effect a firing by ``ctx.once``."""
+"""A handler that keeps a list of its own: each start at once, and one effect a firing by ``ctx.once``.
+
+For workers alone: a test that imports this registers the type in its own process.
+"""
 
 from django.db import connection, transaction
 
 from jobs.handlers import Context, job_type
-
-TABLES = (
-    "CREATE TABLE started (trigger_id uuid, fence int) ;"
-    "CREATE TABLE made (trigger_id uuid, attempt_number int)"
-)
 
 
 @job_type("recording", batch_size=50)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from jobs.crash_points import POINTS, crash_point
-from tests.cluster.recording import TABLES
 from tests.cluster.stage import Stage, wait_until
 
 pytestmark = pytest.mark.cluster
@@ -21,6 +20,11 @@ ENVIRONMENT = {
     "CARILLON_WORKER_LEASE_SECONDS": "3",
     "CARILLON_DISPATCH_DEADLINE_SECONDS": "3",
 }
+#: What `tests.cluster.recording` writes to. Said here: importing that module would register its type in this process.
+TABLES = (
+    "CREATE TABLE started (trigger_id uuid, fence int) ;"
+    "CREATE TABLE made (trigger_id uuid, attempt_number int)"
+)
 LEDGER = "SELECT job_id::text, scheduled_for, state, id::text, attempt_count FROM jobs_trigger"
 
 
