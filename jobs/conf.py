@@ -4,12 +4,13 @@
 into Django's settings as ``CARILLON``; all other code asks ``engine_settings()``.
 """
 
+import re
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, cast
 
 from django.conf import settings as django_settings
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -34,9 +35,21 @@ def _rates(value: object) -> object:
     return {host.strip().lower(): rate.strip() for host, _, rate in pairs}
 
 
+def _ports(value: str) -> str:
+    for part in value.split(","):
+        low, _, high = part.strip().partition("-")
+        if not re.fullmatch("[0-9]{1,5}(-[0-9]{1,5})?", part.strip()):
+            raise ValueError(f"{part.strip()!r} is no port and no range of ports, such as 443 or 8000-8999")
+        if not 1 <= int(low) <= int(high or low) <= 65_535:
+            raise ValueError(f"{part.strip()!r} must lie within 1-65535, lowest first")
+    return value
+
+
 Rates = Annotated[dict[str, Annotated[float, Field(ge=0.001, le=100_000)]], NoDecode, BeforeValidator(_rates)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
+
+Ports = Annotated[str, AfterValidator(_ports)]
 
 
 class EngineSettings(BaseSettings):
@@ -79,6 +92,7 @@ class EngineSettings(BaseSettings):
     webhook_allow_networks: Networks = Field(
         default=(), description="CIDRs exempt from the ban on private addresses."
     )
+    webhook_allow_ports: Ports = Field("80,443,1024-65535", description="Ports and ranges of ports.")
     webhook_max_response_bytes: int = Field(65_536, ge=0, le=10_485_760)
     webhook_connect_timeout_seconds: float = Field(5, gt=0, le=60)
 
@@ -110,6 +124,11 @@ class EngineSettings(BaseSettings):
     @property
     def worker_lease(self) -> timedelta:
         return timedelta(seconds=self.worker_lease_seconds)
+
+    @property
+    def webhook_ports(self) -> tuple[range, ...]:
+        parts = [part.strip().partition("-") for part in self.webhook_allow_ports.split(",")]
+        return tuple(range(int(low), int(high or low) + 1) for low, _, high in parts)
 
 
 def engine_settings() -> EngineSettings:

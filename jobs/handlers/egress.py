@@ -2,18 +2,18 @@
 
 Keeps true: no connection is opened to a private, local, multicast or reserved address, or to one of the IPv6
 ranges that carry an IPv4 address inside, unless an operator listed its network in
-``CARILLON_WEBHOOK_ALLOW_NETWORKS``. The check sits in the connector's socket factory, on the very address
-about to be connected, so neither an odd spelling, nor an IP literal, nor a name that resolves differently the
-second time gets past it. A kept-alive connection was checked when it was opened. Proxies from the
-environment, cookies (tenants share the session) and decompression (bombs) are off; redirects are the caller's
-to refuse.
+``CARILLON_WEBHOOK_ALLOW_NETWORKS``; nor to a port outside ``CARILLON_WEBHOOK_ALLOW_PORTS``. The check sits in
+the connector's socket factory, on the very address about to be connected, so neither an odd spelling, nor an IP
+literal, nor a name that resolves differently the second time gets past it. A name is refused as a whole when any
+of its addresses is. A kept-alive connection was checked when it was opened. Proxies from the environment, cookies
+(tenants share the session) and decompression (bombs) are off; redirects are the caller's to refuse.
 """
 
 import socket
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 from jobs.conf import engine_settings
@@ -23,11 +23,23 @@ if TYPE_CHECKING:
 
 Network = IPv4Network | IPv6Network
 
-#: Ranges ``ipaddress`` calls global although they lead elsewhere: 6to4, its relay anycast, NAT64, and
-#: IPv4-compatible.
-_EMBEDDING = tuple(
-    ip_network(text) for text in ("2002::/16", "192.88.99.0/24", "64:ff9b::/96", "64:ff9b:1::/48", "::/96")
+#: All that IANA has given out for hosts. What lies outside includes NAT64 (64:ff9b::/96, 64:ff9b:1::/48), IPv4 in its
+#: compatible and translated forms, site-local and SRv6 addresses; ``ipaddress`` calls some of them global.
+_IPV6_UNICAST = IPv6Network("2000::/3")
+#: Ranges within the global ones that lead elsewhere.
+_LEADING_ELSEWHERE = tuple(
+    ip_network(text)
+    for text in (
+        "2001::/23",  # protocol assignments: Teredo, the anycast addresses of port control and relays, ORCHID
+        "2002::/16",  # 6to4: an IPv4 address inside
+        "3fff::/20",  # documentation
+        "192.0.0.0/24",  # protocol assignments: the nearest port control or TURN server
+        "192.88.99.0/24",  # relays of 6to4
+        "168.63.129.16/32",  # what Azure shows each virtual machine of its host
+    )
 )
+#: Interface identifiers of ISATAP (RFC 5214), before an IPv4 address.
+_ISATAP = (0x00005EFE, 0x02005EFE)
 
 KEEP_ALIVE_SECONDS = 15.0
 DNS_CACHE_SECONDS = 10
@@ -47,11 +59,22 @@ class AddressRefused(OSError):
         )
 
 
+class PortRefused(AddressRefused):
+    """The port is not one that webhooks may call."""
+
+    def __init__(self) -> None:
+        OSError.__init__(
+            self,
+            "webhooks may not call this port; an operator can allow it by listing it in CARILLON_WEBHOOK_ALLOW_PORTS",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class EgressRules:
     """What the session is held to."""
 
     allow_networks: tuple[Network, ...] = ()
+    allow_ports: tuple[range, ...] = (range(1, 65_536),)
     max_response_bytes: int = 65_536
     connect_timeout: timedelta = timedelta(seconds=5)
 
@@ -61,6 +84,7 @@ class EgressRules:
         settings = engine_settings()
         return cls(
             allow_networks=settings.webhook_allow_networks,
+            allow_ports=settings.webhook_ports,
             max_response_bytes=settings.webhook_max_response_bytes,
             connect_timeout=timedelta(seconds=settings.webhook_connect_timeout_seconds),
         )
@@ -85,9 +109,16 @@ def is_refused(address: str, *, allow_networks: tuple[Network, ...] = ()) -> boo
         ip = ip.ipv4_mapped
     if any(ip in network for network in allow_networks):
         return False
-    if any(ip in network for network in _EMBEDDING):
+    if not ip.is_global or ip.is_multicast or ip.is_reserved:
         return True
-    return not ip.is_global or ip.is_multicast or ip.is_reserved
+    if any(ip in network for network in _LEADING_ELSEWHERE):
+        return True
+    return isinstance(ip, IPv6Address) and (ip not in _IPV6_UNICAST or _tunnels_to_refused(ip))
+
+
+def _tunnels_to_refused(ip: IPv6Address) -> bool:
+    interface = int(ip) & (2**64 - 1)
+    return interface >> 32 in _ISATAP and is_refused(str(IPv4Address(interface & 0xFFFFFFFF)))
 
 
 def open_egress(rules: EgressRules) -> Egress:
@@ -95,17 +126,31 @@ def open_egress(rules: EgressRules) -> Egress:
     # Imported here: beats and the web process load the registry too, and aiohttp costs each some 15 MB.
     import aiohttp
 
+    def check(address: str) -> None:
+        if is_refused(address, allow_networks=rules.allow_networks):
+            raise AddressRefused
+
     def guarded_socket(info: Any) -> socket.socket:
         family, kind, proto, _, address = info
-        if is_refused(address[0], allow_networks=rules.allow_networks):
-            raise AddressRefused
+        check(address[0])
+        if not any(address[1] in ports for ports in rules.allow_ports):
+            raise PortRefused
         return socket.socket(family=family, type=kind, proto=proto)
+
+    class GuardedResolver(aiohttp.ThreadedResolver):
+        """Refuses a name if any of its addresses is refused: with one of each it is no accident."""
+
+        async def resolve(self, *args: Any, **options: Any) -> Any:
+            found = await super().resolve(*args, **options)
+            for answer in found:
+                check(answer["host"])
+            return found
 
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         ttl_dns_cache=DNS_CACHE_SECONDS,
-        resolver=aiohttp.ThreadedResolver(),
+        resolver=GuardedResolver(),
         socket_factory=guarded_socket,
     )
     session = aiohttp.ClientSession(

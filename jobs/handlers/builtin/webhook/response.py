@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from jobs.handlers.egress import AddressRefused
+from jobs.handlers.egress import AddressRefused, PortRefused
 from jobs.handlers.outcome import MAX_EXCERPT_BYTES, HandlerError, Permanent, Response, RetryAfter
 
 #: 4xx answers that say "later" rather than "never".
@@ -92,14 +92,14 @@ def translated_errors() -> Iterator[None]:
     except aiohttp.InvalidURL as error:
         raise Permanent(f"The URL cannot be used: {error}", code="bad_url") from None
     except aiohttp.ClientConnectorDNSError as error:
+        if isinstance(error.os_error, AddressRefused):
+            raise _refused(error) from None
         raise HandlerError(f"The host's name cannot be resolved: {error}", code="dns") from None
     except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
         raise HandlerError(f"No secure connection: {error}", code="tls") from None
     except aiohttp.ClientConnectorError as error:
         if isinstance(error.os_error, AddressRefused):
-            raise Permanent(
-                f"Cannot connect to {error.host}: {error.os_error}.", code="address_refused"
-            ) from None
+            raise _refused(error) from None
         raise HandlerError(f"Cannot connect: {error}", code="connect") from None
     except TimeoutError as error:
         raise HandlerError(f"The connection could not be opened in time: {error}", code="timeout") from None
@@ -107,3 +107,8 @@ def translated_errors() -> Iterator[None]:
         raise HandlerError(f"The answer is not valid HTTP: {error}", code="bad_response") from None
     except (aiohttp.ClientError, OSError) as error:
         raise HandlerError(f"The connection broke: {error!r}", code="disconnected") from None
+
+
+def _refused(error: aiohttp.ClientConnectorError) -> Permanent:
+    code = "port_refused" if isinstance(error.os_error, PortRefused) else "address_refused"
+    return Permanent(f"Cannot connect to {error.host}: {error.os_error}.", code=code)
