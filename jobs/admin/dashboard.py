@@ -17,9 +17,10 @@ from jobs.core.states import TriggerState
 from jobs.models import Lease, Trigger
 from jobs.models.trigger import DISPATCHABLE
 from jobs.store.history import database_now
-from jobs.store.insight import workers
+from jobs.store.insight import clocks, workers
 
 MOST_COUNTED = 1000
+MOST_CLOCKS = 20
 LATELY = timedelta(hours=24)
 
 
@@ -30,6 +31,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     context |= {"title": "Overview", "now": instant_text(now), "flower_url": flower_url()}
     if user.has_perm("jobs.view_lease"):
         context["reigns"] = reigns(now)
+        context["clocks"] = clock_rows()
     if user.has_perm("jobs.view_trigger"):
         dead = Trigger.objects.filter(state=TriggerState.DEAD, id__gte=first_id_since(now - LATELY))
         context |= {
@@ -76,6 +78,18 @@ def _division(lease: Lease) -> str:
 
 def _is_presence(lease: Lease) -> bool:
     return lease.name.startswith("beat/")
+
+
+def clock_rows() -> list[dict[str, Any]]:
+    """The clocks of beats and workers against the database's, those furthest off first."""
+    return [
+        {
+            "name": row.name,
+            "offset": f"{row.offset_seconds:+.3f} s",
+            "far": abs(row.offset_seconds) - row.within_seconds > clocks.TOLERATED_SECONDS,
+        }
+        for row in clocks.present(limit=MOST_CLOCKS)
+    ]
 
 
 def in_flight() -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ Steps are bounded in rows, and the database bounds each statement in time, so a 
 When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
 """
 
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -23,6 +25,7 @@ from jobs.engine.reaper import reap
 from jobs.limits import Rates, shared_buckets
 from jobs.store import db
 from jobs.store import dispatch as dispatch_store
+from jobs.store.insight.clocks import Drift
 from jobs.store.leases import Reign
 from jobs.telemetry import get_logger
 
@@ -77,6 +80,7 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._inheritances = 0
+        self._drift = Drift(name=f"beat@{socket.gethostname()}:{os.getpid()}")
         #: Whether the last turn was a leader's, and came to its end.
         self.leading = False
 
@@ -86,6 +90,7 @@ class Cycle:
         try:
             self._bound_waits()
             reign = self.leader.lead()
+            self._drift.measure_if_due()
             if reign is None:
                 return self.leader.standby_seconds()
             seconds = self._lead(reign)

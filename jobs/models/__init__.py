@@ -6,11 +6,12 @@ from jobs.models.job import Job, JobTally
 from jobs.models.lease import Lease
 from jobs.models.queue import Queue
 from jobs.models.trigger import Origin, Trigger
-from jobs.models.worker import Worker
+from jobs.models.worker import Clock, Worker
 
 __all__ = (
     "Attempt",
     "CatchUp",
+    "Clock",
     "Effect",
     "Job",
     "JobTally",

@@ -1,4 +1,4 @@
-"""Worker: a process that takes messages, as long as it keeps saying so (DESIGN §7)."""
+"""What processes say of themselves. Worker: takes messages (DESIGN §7). Clock: how far off the process's is."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -26,3 +26,26 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Clock(models.Model):
+    """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
+    ``within_seconds``.
+
+    For people: no process clock decides anything.
+    """
+
+    name = models.CharField(max_length=200, primary_key=True)
+    offset_seconds = models.FloatField()
+    within_seconds = models.FloatField()
+    measured_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=times_in_range("measured_at"), name="clock_times_between_2000_and_2100"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.offset_seconds:+.3f} s"

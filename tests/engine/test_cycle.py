@@ -102,6 +102,12 @@ class TestTurn:
         standby.turn()
         assert len(broker.grips) == 1
 
+    def test_measures_the_clock_of_a_leader_and_of_a_standby(self, make_beat: Callable[..., Beat]) -> None:
+        leader, standby = make_beat(), make_beat()
+        for beat in (leader, standby):
+            beat.turn()
+            assert abs(beat.cycle._drift.reading.offset_seconds) < 1
+
     def test_of_a_deposed_leader_changes_nothing(
         self, make_beat: Callable[..., Beat], broker: Broker
     ) -> None:

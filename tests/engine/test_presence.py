@@ -4,7 +4,7 @@ import pytest
 
 from jobs.engine.worker import presence
 from jobs.engine.worker.presence import Presence, Standing
-from jobs.store.insight import workers
+from jobs.store.insight import clocks, workers
 from tests.factories import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,6 +42,15 @@ class TestPresence:
         wait_until(lambda: names() == ["w1"])
         there.leave()
         wait_until(lambda: names() == [])
+
+    def test_measures_its_machines_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
+        there = Presence(name="w1", standing=lambda: None)
+        there.start()
+        [row] = wait_until(clocks.present)
+        assert row.name == "w1"
+        assert abs(row.offset_seconds) < 1
+        there.leave()
 
     def test_outlives_a_database_that_is_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)

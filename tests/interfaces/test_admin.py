@@ -24,7 +24,7 @@ from jobs.admin.shared.lists import first_id_since
 from jobs.explain import GATE_NAMES
 from jobs.models import Job, Lease, SkippedRange, Trigger
 from jobs.store import leases
-from jobs.store.insight import workers
+from jobs.store.insight import clocks, workers
 from tenants.actions import authenticate, create_api_key, create_tenant
 from tenants.models import ApiKey, Tenant
 from tests import factories
@@ -206,6 +206,20 @@ class TestDashboard:
         text = operator.get(reverse("admin:index")).content.decode()
         rows = re.findall(r"<tr><td[^>]*>([a-z]+)</td>" + r"<td[^>]*>(\d+)</td>" * 3, text)
         assert rows == [("noop", "1", "0", "1"), ("webhook", "0", "0", "2")]
+
+    def test_says_how_far_off_clocks_are(self, world: World, operator: Client) -> None:
+        for name, ahead in (("beat@a:1", 0.0), ("w1@b", -300.0)):
+            drift = clocks.Drift(name=name, clock=lambda ahead=ahead: factories.now().timestamp() + ahead)
+            drift.measure_if_due()
+            drift.measure_if_due()
+        text = operator.get(reverse("admin:index")).content.decode()
+        rows = re.findall(
+            r"<td[^>]*>(beat@a:1|w1@b)</td><td[^>]*>(-300|[+-]0)\.\d+ s</td><td[^>]*>([^<]*)</td>", text
+        )
+        assert [(name, abs(int(offset)), note) for name, offset, note in rows] == [
+            ("w1@b", 300, "too far off"),
+            ("beat@a:1", 0, ""),
+        ]
 
     def test_a_lease_that_ran_out_is_nobodys(self, world: World, operator: Client) -> None:
         Lease.objects.update(expires_at=factories.now() - timedelta(seconds=1))

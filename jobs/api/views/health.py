@@ -1,8 +1,10 @@
 """``/livez`` and ``/readyz``, for whatever restarts and routes. No key, no particulars of a failure.
 
 Ready means the database answers: the API works without the broker, which is then named as away. Both questions wait
-two seconds at most each.
+two seconds at most each. The database is asked for the time, which tells how far off this process's clock is.
 """
+
+import socket
 
 import psycopg
 from django.conf import settings
@@ -10,10 +12,12 @@ from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from kombu import Connection
 
+from jobs.store.insight.clocks import Asking, Drift, Reading
 from jobs.telemetry import get_logger
 
 log = get_logger()
 _PATIENCE_SECONDS = 2
+_drift = Drift(name=f"web@{socket.gethostname()}")
 
 
 def livez(_: HttpRequest) -> JsonResponse:
@@ -22,18 +26,29 @@ def livez(_: HttpRequest) -> JsonResponse:
 
 
 def readyz(_: HttpRequest) -> JsonResponse:
-    """200 ``ok``, 200 ``degraded`` (broker away), or 503 ``unavailable`` (database away)."""
-    database, broker = _database_answers(), _broker_answers()
-    status = "ok" if database and broker else "degraded" if database else "unavailable"
-    report = {"status": status, "database": _word(database), "broker": _word(broker)}
-    return JsonResponse(report, status=200 if database else 503)
+    """200 ``ok``, 200 ``degraded`` (broker away), or 503 ``unavailable`` (database away).
+
+    ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
+    """
+    clock, broker = _database_answers(), _broker_answers()
+    if clock:
+        _drift.note(clock)
+    status = "ok" if clock and broker else "degraded" if clock else "unavailable"
+    report = {
+        "status": status,
+        "database": _word(clock is not None),
+        "broker": _word(broker),
+        "clock_offset_seconds": round(clock.offset_seconds, 3) if clock else None,
+    }
+    return JsonResponse(report, status=200 if clock else 503)
 
 
 def _word(answers: bool) -> str:
     return "ok" if answers else "away"
 
 
-def _database_answers() -> bool:
+def _database_answers() -> Reading | None:
+    """What its answer says of our clock; None when there is none."""
     # A connection of its own: the process's pooled one may hang on a network that is gone.
     bounded = {
         "connect_timeout": _PATIENCE_SECONDS,
@@ -46,11 +61,12 @@ def _database_answers() -> bool:
     }
     try:
         with psycopg.connect(**parameters | bounded) as probe:
-            probe.execute("SELECT 1")
+            with Asking() as asking:
+                [(at,)] = probe.execute("SELECT clock_timestamp()").fetchall()
+            return asking.reading(at)
     except psycopg.Error as error:
         log.warning("database away", what="readyz", error=str(error).strip().splitlines()[:1])
-        return False
-    return True
+        return None
 
 
 def _broker_answers() -> bool:

@@ -2,7 +2,8 @@
 
 So that "why does it wait?" can answer "no worker takes from its queue" without asking all of them over the broker. A
 thread of the worker's main process does it, over a connection that is open for an instant: children forked later
-inherit none. A worker that loses its broker, is frozen or killed falls silent; one that is told to stop leaves.
+inherit none. A worker that loses its broker, is frozen or killed falls silent; one that is told to stop leaves. The
+thread compares the machine's clock with the database's, too.
 """
 
 import threading
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from jobs.store import db
 from jobs.store.insight import workers
+from jobs.store.insight.clocks import Drift
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -31,6 +33,7 @@ class Presence:
     def __init__(self, *, name: str, standing: Callable[[], Standing | None]) -> None:
         self._name = name
         self._standing = standing
+        self._drift = Drift(name=name)
         # Its put may be called by a signal's handler, whatever it interrupts; an Event's set may not.
         self._leaving: SimpleQueue[bool] = SimpleQueue()
 
@@ -55,6 +58,7 @@ class Presence:
         standing = self._standing()
         if standing is not None:
             workers.announce(name=self._name, queues=standing.queues, concurrency=standing.concurrency)
+        self._drift.measure_if_due()
 
     @staticmethod
     def _quietly(action: Callable[[], None]) -> None:

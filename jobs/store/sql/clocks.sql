@@ -1,0 +1,28 @@
+-- How far the clocks of processes are from this one. A small table, for people alone: nothing is decided by it.
+
+-- name: compare
+-- Tell the time, and keep what a process found when it last asked; forget those that have been silent for a day.
+-- locks: the process's own row; rows of processes gone for a day, SKIP LOCKED
+-- index: primary key
+-- returns: at
+WITH gone AS (
+    DELETE FROM jobs_clock
+    WHERE name = ANY(ARRAY(
+        SELECT name FROM jobs_clock WHERE measured_at < carillon_clock() - interval '1 day' AND name <> %(name)s
+        FOR UPDATE SKIP LOCKED))
+), noted AS (
+    INSERT INTO jobs_clock AS c (name, offset_seconds, within_seconds, measured_at)
+    SELECT %(name)s, %(offset)s, %(within)s, carillon_clock() WHERE %(offset)s::float IS NOT NULL
+    ON CONFLICT (name) DO UPDATE SET
+        offset_seconds = excluded.offset_seconds, within_seconds = excluded.within_seconds,
+        measured_at = excluded.measured_at
+)
+SELECT carillon_clock() AS at;
+
+-- name: present
+-- The processes whose clocks were measured lately, those that are furthest off first.
+-- returns: name, offset_seconds, within_seconds, measured_at
+SELECT name, offset_seconds, within_seconds, measured_at FROM jobs_clock
+WHERE measured_at > carillon_now() - %(silence)s::interval
+ORDER BY abs(offset_seconds) DESC, name
+LIMIT %(limit)s;
