@@ -82,7 +82,8 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
             errors = _errors(_flat(error.detail))
             return 400, "Some fields were refused.", {"kind": "invalid-input", "errors": errors}
         case exceptions.APIException():
-            return error.status_code, _sentence(error), {"headers": _headers(error)}
+            kind = getattr(error, "kind", "")
+            return error.status_code, _sentence(error), {"kind": kind, "headers": _headers(error)}
     return None
 
 

@@ -1,6 +1,6 @@
 """How an endpoint is described to OpenAPI: one decorator, so that none forgets its errors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -11,6 +11,7 @@ from jobs.api.serializers import ProblemSerializer
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALWAYS = (400, 401, 403, 503)
+_OF_WRITES = (409, 422)
 _MEANING = {
     400: "Malformed: `errors` names each field.",
     401: "No key, or none that is valid.",
@@ -20,6 +21,8 @@ _MEANING = {
     412: "`If-Match` names another version.",
     413: "The body is too large.",
     415: "The body is not JSON.",
+    422: "The `Idempotency-Key` was sent with another request.",
+    428: "Your tenant asks for `If-Match`, and there was none.",
     503: "The database is away; try again after `Retry-After` seconds.",
 }
 ETAG = OpenApiParameter(
@@ -27,6 +30,13 @@ ETAG = OpenApiParameter(
 )
 IF_MATCH = OpenApiParameter(
     "If-Match", str, OpenApiParameter.HEADER, description='Act only on this version, such as `"3"`.'
+)
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="Do this once: for 24 hours the same request under the same key gets the first answer, with "
+    "`Idempotency-Replayed: true`. 1 to 255 printable ASCII characters.",
 )
 
 
@@ -43,22 +53,31 @@ def endpoint(
     """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has."""
     if request is not None:
         problems = (*problems, 413, 415)
-    # Keyed like the problems below: drf-spectacular takes the smallest key for what the endpoint really gives.
+
+    def describe(method: F) -> F:
+        writes = method.__name__ != "get"
+        return extend_schema(
+            summary=summary,
+            description=f"{summary}.",
+            tags=[operation_id.rpartition("_")[0]],
+            request=request,
+            responses=_answers(responses, {*_ALWAYS, *problems, *(_OF_WRITES if writes else ())}),
+            parameters=[*parameters, *((IDEMPOTENCY_KEY,) if writes else ())],
+            examples=list(examples),
+            operation_id=operation_id,
+        )(method)
+
+    return describe
+
+
+def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
+    # Keyed like the problems: drf-spectacular takes the smallest key for what the endpoint really gives.
     described: dict[Any, Any] = {
-        (status, "application/json") if shape else status: shape for status, shape in responses.items()
+        (status, "application/json") if shape else status: shape for status, shape in shapes.items()
     }
-    for status in sorted({*_ALWAYS, *problems}):
+    for status in sorted(problems):
         described[(status, MEDIA_TYPE)] = OpenApiResponse(ProblemSerializer, description=_MEANING[status])
-    return extend_schema(
-        summary=summary,
-        description=f"{summary}.",
-        tags=[operation_id.rpartition("_")[0]],
-        request=request,
-        responses=described,
-        parameters=list(parameters),
-        examples=list(examples),
-        operation_id=operation_id,
-    )
+    return described
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):

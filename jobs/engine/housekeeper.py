@@ -9,6 +9,7 @@ from uuid import UUID
 
 from jobs.store import history
 from jobs.store import jobs as store
+from jobs.store.calls import answers
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -59,6 +60,7 @@ class Housekeeper:
                 history.purge_ranges,
             )
         ]
+        full.append(answers.purge(limit=BATCH) >= BATCH)
         self._versions_after, _ = history.purge_versions(
             retention=self._retention, limit=BATCH, after=self._versions_after
         )

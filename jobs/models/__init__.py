@@ -1,6 +1,7 @@
 """Tables, CHECKs and indexes. No behaviour: state is written by ``jobs.store`` alone."""
 
 from jobs.models.attempt import Attempt
+from jobs.models.calls.answer import Answer
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobTally
 from jobs.models.lease import Lease
@@ -9,6 +10,7 @@ from jobs.models.trigger import Origin, Trigger
 from jobs.models.worker import Clock, Worker
 
 __all__ = (
+    "Answer",
     "Attempt",
     "CatchUp",
     "Clock",

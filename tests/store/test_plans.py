@@ -22,7 +22,7 @@ from tests import factories
 
 pytestmark = pytest.mark.django_db
 
-PASTS = ("jobs_catchup", "jobs_skippedrange", "jobs_jobversion")
+PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion")
 BIG = ("jobs_trigger", "jobs_job", "jobs_attempt", *PASTS)
 JOBS, TRIGGERS, TENANTS = 5_000, 20_000, 20
 #: Of every hundred triggers: most have ended, as in any ledger that has run for a while.
@@ -83,6 +83,17 @@ def verdicts(sample: Sample) -> dict[str, Any]:
 
 #: Every query of the store with parameters such as the engine gives it.
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
+    "answers.take_key": lambda s: {"lock": 1},
+    "answers.find": lambda s: {"tenant_id": 1, "key": "k1", "kept_for": HOUR},
+    "answers.keep": lambda s: {
+        "tenant_id": 1,
+        "key": "k1",
+        "fingerprint": b"x",
+        "status": 201,
+        "headers": "{}",
+        "body": b"{}",
+    },
+    "answers.purge": lambda s: {"kept_for": HOUR, "limit": 1000},
     "catchup.begin": lambda s: {
         "ids": s.ids,
         "job_ids": s.ids,
@@ -386,6 +397,10 @@ def fill_pasts(cursor: Any) -> None:
         "INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from) "
         "SELECT gen_random_uuid(), id, tenant_id, n, 'active', '{}', created_at + n * interval '1 second' "
         "FROM jobs_job, generate_series(1, 3) AS n"
+    )
+    cursor.execute(
+        "INSERT INTO jobs_answer (tenant_id, key, fingerprint, status, headers, body, created_at) "
+        "SELECT tenant_id, id, '', 201, '{}', '', now() FROM jobs_job"
     )
     cursor.execute(
         "INSERT INTO jobs_skippedrange "

@@ -6,9 +6,11 @@ from django.db.models import Model, QuerySet
 from django_filters.rest_framework import FilterSet
 from rest_framework.exceptions import APIException
 from rest_framework.generics import GenericAPIView
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs.api.calls import idempotency
 from jobs.core.errors import InvalidInput
 from tenants.models import Tenant
 
@@ -23,8 +25,10 @@ class LengthRequired(APIException):
 class Endpoint(GenericAPIView[Any]):
     """One resource. ``query_parameters`` are those it knows beside its filters."""
 
-    http_method_names = ["get", "head", "post", "patch", "delete"]
+    http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     query_parameters: tuple[str, ...] = ()
+    #: Fields of an answer that nobody can read again: null in the answer kept for an ``Idempotency-Key``.
+    shown_once: tuple[str, ...] = ()
     filterset_class: type[FilterSet] | None = None
     pagination_class: Any = None
 
@@ -44,6 +48,11 @@ class Endpoint(GenericAPIView[Any]):
         if unknown:
             message = f"Unknown query parameter; {advice}."
             raise InvalidInput({name[:_LONGEST_NAME_SHOWN]: message for name in unknown})
+        if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
+            # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
+            verb = str(request.method).lower()
+            handler = getattr(self, verb, self.http_method_not_allowed)
+            setattr(self, verb, idempotency.once(self, handler))
 
     def known_parameters(self) -> tuple[str, ...]:
         filters = tuple(self.filterset_class.base_filters) if self.filterset_class else ()

@@ -1,0 +1,1 @@
+"""What is kept of calls of the API beside what they wrote."""

@@ -1,0 +1,44 @@
+"""Answers to calls that carry an ``Idempotency-Key``, kept for a day in the transaction that did what they say."""
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+from jobs.store import db
+
+_SQL = db.queries("answers")
+KEPT_FOR = timedelta(hours=24)
+
+
+def take_key(*, tenant_id: int, key: str) -> bool:
+    """Have the key alone until the transaction ends; False: somebody else has it. Never waits."""
+    # Two keys whose digests agree in 64 bits would only be told to come again.
+    digest = hashlib.sha256(f"answer:{tenant_id}:{key}".encode()).digest()
+    [row] = _SQL["take_key"](lock=int.from_bytes(digest[:8], "big", signed=True))
+    return bool(row.free)
+
+
+def find(*, tenant_id: int, key: str) -> Any:
+    """What is kept for the key: a row with ``fingerprint``, ``status``, ``headers`` and ``body``; or None."""
+    rows = _SQL["find"](tenant_id=tenant_id, key=key, kept_for=KEPT_FOR)
+    return rows[0] if rows else None
+
+
+def keep(
+    *, tenant_id: int, key: str, fingerprint: bytes, status: int, headers: dict[str, str], body: bytes
+) -> None:
+    """Keep an answer from now on. Call in the transaction that did what it says, with the key taken."""
+    _SQL["keep"](
+        tenant_id=tenant_id,
+        key=key,
+        fingerprint=fingerprint,
+        status=status,
+        headers=json.dumps(headers),
+        body=body,
+    )
+
+
+def purge(*, limit: int) -> int:
+    """Delete up to ``limit`` answers older than a day. Returns how many."""
+    return len(_SQL["purge"](kept_for=KEPT_FOR, limit=limit))

@@ -1,0 +1,35 @@
+-- name: take_key
+-- Have a tenant's key alone until the transaction ends. Nobody waits for it: who is not first is told so.
+-- locks: an advisory lock on the key
+-- returns: free
+SELECT pg_try_advisory_xact_lock(%(lock)s::bigint) AS free;
+
+-- name: find
+-- The answer that is kept for a key. Asked after take_key, in a statement of its own, so that it sees what the holder
+-- before has committed.
+-- index: primary key
+-- returns: fingerprint, status, headers, body
+SELECT fingerprint, status, headers, body FROM jobs_answer
+WHERE tenant_id = %(tenant_id)s AND key = %(key)s AND created_at > carillon_now() - %(kept_for)s;
+
+-- name: keep
+-- Keep an answer, in the transaction that did what it says; one that is past its time gives way.
+-- index: primary key
+INSERT INTO jobs_answer (tenant_id, key, fingerprint, status, headers, body, created_at)
+VALUES (%(tenant_id)s, %(key)s, %(fingerprint)s, %(status)s, %(headers)s::jsonb, %(body)s, carillon_clock())
+ON CONFLICT (tenant_id, key) DO UPDATE SET
+    fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
+    created_at = excluded.created_at;
+
+-- name: purge
+-- Drop answers past their time, a bounded number at a time. Locked rows stay where they are, so that they are found again
+-- by their place.
+-- locks: rows of jobs_answer, SKIP LOCKED
+-- index: answer_created
+-- returns: key
+DELETE FROM jobs_answer WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM jobs_answer
+    WHERE created_at <= carillon_now() - %(kept_for)s
+    ORDER BY created_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED))
+RETURNING key;
