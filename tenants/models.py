@@ -76,6 +76,12 @@ class Tenant(models.Model):
         validators=between(*RANGES["rate_burst"]),
         help_text="Dispatches at once; empty: one second's.",
     )
+    require_if_match = models.BooleanField(
+        "require If-Match",
+        default=False,
+        db_default=False,
+        help_text="PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match; otherwise 428.",
+    )
     webhook_secret = models.CharField(
         max_length=120, editable=False, help_text="Signs this tenant's webhooks (Standard Webhooks, whsec_…)."
     )

@@ -20,6 +20,7 @@ from jobs.actions import definition as definitions
 from jobs.actions import schedules
 from jobs.actions.overdue import materialize, record_overdue
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
+from jobs.core.json_rules import check_text
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion, Origin, Trigger
@@ -34,6 +35,8 @@ from tenants.models import Tenant
 _QUOTA_MARGIN = 1000
 _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
+#: More than two mean that others create and delete a job of this name all the while.
+_TRIES = 5
 #: What decides which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 
@@ -81,16 +84,17 @@ def update_job(
     ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
     """
     with db.atomic():
-        job = lock_job(tenant, job_id)
-        _check_version(job, expected_version)
-        if job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED):
-            raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
-        catchup.hold(job_id=job.id)
+        job = lock_job(tenant, job_id, expected_version)
+        ended = job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
+        if not ended:
+            catchup.hold(job_id=job.id)
         now = history.database_now()
         columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole)
         changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
         if not changed:
             return job
+        if ended:
+            raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
         next_fire_at = job.next_fire_at if changed.keys() == {"name"} else _settle_edit(job, changed, now)
         for name, value in changed.items():
             setattr(job, name, value)
@@ -102,10 +106,56 @@ def update_job(
         return job
 
 
-def pause_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+def put_job(
+    *,
+    tenant: Tenant,
+    name: str,
+    definition: object,
+    expected_version: int | None = None,
+    exists: bool | None = None,
+) -> tuple[Job, bool]:
+    """Bring the living job of that ``name`` to ``definition``, the whole of it; returns it and whether it was created.
+
+    What is left out of ``definition`` goes back to its default. A definition the job has already changes nothing, and
+    makes no version; so the call may be repeated, and made by several at once. ``exists`` says what must be there
+    before (None: either); raises ``EditedMeanwhile`` when it is otherwise, and what creating or editing raises.
+    """
+    check_text(name, field="name", max_length=200)
+    if isinstance(definition, dict):
+        if definition.get("name") not in (None, name):
+            raise InvalidInput({"name": "Is another than the path names; leave it out."})
+        definition = {**definition, "name": name}
+    for _ in range(_TRIES):
+        if not Job.objects.filter(tenant=tenant, deleted_at=None, name=name).exists():
+            if exists:
+                raise EditedMeanwhile("There is no job of this name.")
+            try:
+                return create_job(tenant=tenant, definition=definition), True
+            except Conflict as error:
+                if error.field != "name":
+                    raise
+        if exists is False:
+            raise EditedMeanwhile("A job of this name exists.")
+        with db.atomic():
+            # Under this lock nobody renames or deletes a job of the tenant.
+            lifecycle.lock_tenant(tenant.id)
+            found = Job.objects.filter(tenant=tenant, deleted_at=None, name=name).first()
+            if found is not None:
+                edited = update_job(
+                    tenant=tenant,
+                    job_id=found.id,
+                    changes=definition,
+                    expected_version=expected_version,
+                    whole=True,
+                )
+                return edited, False
+    raise Conflict("The job comes and goes meanwhile; try again.")
+
+
+def pause_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
     """Start nothing more of this job until it is resumed; what runs finishes. Raises ``Conflict``, ``NotFound``."""
     with db.atomic():
-        job = lock_job(tenant, job_id)
+        job = lock_job(tenant, job_id, expected_version)
         if job.status == JobStatus.PAUSED:
             return job
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be paused")
@@ -114,13 +164,13 @@ def pause_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
         return _set_status(job, JobStatus.PAUSED, now=history.database_now(), next_fire_at=job.next_fire_at)
 
 
-def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
     """Let a paused job go on from now: what fell due meanwhile is ``skipped: paused``.
 
     Raises ``Conflict`` when it is cancelled or completed, or its schedule can no longer be computed; ``NotFound``.
     """
     with db.atomic():
-        job = lock_job(tenant, job_id)
+        job = lock_job(tenant, job_id, expected_version)
         if job.status == JobStatus.ACTIVE:
             return job
         _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be resumed")
@@ -136,10 +186,10 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
         return _set_status(job, JobStatus.ACTIVE, now=now, next_fire_at=next_fire_at)
 
 
-def cancel_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
+def cancel_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
     """End a job for good: what waits is cancelled, what runs is asked to stop. Raises ``NotFound``."""
     with db.atomic():
-        return _cancel(lock_job(tenant, job_id))
+        return _cancel(lock_job(tenant, job_id, expected_version))
 
 
 def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
@@ -148,8 +198,7 @@ def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
     Raises ``NotFound``, ``EditedMeanwhile``.
     """
     with db.atomic():
-        job = lock_job(tenant, job_id)
-        _check_version(job, expected_version)
+        job = lock_job(tenant, job_id, expected_version)
         _cancel(job)
         job.deleted_at = job.updated_at = history.database_now()
         job.save(update_fields=["deleted_at", "updated_at"])
@@ -179,7 +228,9 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
                 return trigger
 
 
-def set_status(*, tenant: Tenant, job_id: UUID | str, status: object) -> Job:
+def set_status(
+    *, tenant: Tenant, job_id: UUID | str, status: object, expected_version: int | None = None
+) -> Job:
     """Bring a job to ``status``: ``active`` resumes, ``paused`` pauses, ``cancelled`` cancels.
 
     Raises ``InvalidInput`` under ``status``, and whatever the action does.
@@ -187,12 +238,25 @@ def set_status(*, tenant: Tenant, job_id: UUID | str, status: object) -> Job:
     actions = {"active": resume_job, "paused": pause_job, "cancelled": cancel_job}
     if not isinstance(status, str) or status not in actions:
         raise InvalidInput({"status": f"Must be one of {', '.join(actions)}."})
-    return actions[status](tenant=tenant, job_id=job_id)
+    return actions[status](tenant=tenant, job_id=job_id, expected_version=expected_version)
 
 
 def find_job(*, tenant: Tenant, job_id: UUID | str) -> Job:
     """The living job of that id, for reading. Raises ``NotFound``."""
     job = Job.objects.filter(tenant=tenant, deleted_at=None, id=parse_id(job_id, "job")).first()
+    if job is None:
+        raise NotFound("There is no such job.")
+    return job
+
+
+def find_job_by_name(*, tenant: Tenant, name: str) -> Job:
+    """The living job of that name, for reading. Raises ``NotFound``."""
+    try:
+        check_text(name, field="name", max_length=200)
+    except InvalidInput:
+        # No job can be named so.
+        raise NotFound("There is no such job.") from None
+    job = Job.objects.filter(tenant=tenant, deleted_at=None, name=name).first()
     if job is None:
         raise NotFound("There is no such job.")
     return job
@@ -206,25 +270,25 @@ def parse_id(given: UUID | str, noun: str) -> UUID:
         raise NotFound(f"There is no such {noun}.") from None
 
 
-def lock_job(tenant: Tenant, job_id: UUID | str) -> Job:
-    """The living job, with dispatch of its tenant and materializing of itself shut out until the transaction ends."""
+def lock_job(tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
+    """The living job, with dispatch of its tenant and materializing of itself shut out until the transaction ends.
+
+    Raises ``NotFound``, and ``EditedMeanwhile`` unless it is at the ``expected_version`` (None: any).
+    """
     wanted = parse_id(job_id, "job")
     lifecycle.lock_tenant(tenant.id)
     living = Job.objects.filter(tenant=tenant, deleted_at=None, id=wanted)
     job = living.select_for_update(no_key=True).first()
     if job is None:
         raise NotFound("There is no such job.")
+    if expected_version is not None and job.version != expected_version:
+        raise EditedMeanwhile(f"The job is at version {job.version}, not {expected_version}; read it again.")
     return job
 
 
 def _refuse(job: Job, statuses: Container[str], participle: str) -> None:
     if job.status in statuses:
         raise Conflict(f"The job is {job.status} and cannot {participle}.")
-
-
-def _check_version(job: Job, expected: int | None) -> None:
-    if expected is not None and job.version != expected:
-        raise EditedMeanwhile(f"The job is at version {job.version}, not {expected}; read it again.")
 
 
 def _check_quota(tenant: Tenant) -> None:

@@ -6,6 +6,7 @@ from jobs.api.views import backfills, explain, jobs, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
+    path("jobs/by-name/<path:name>", jobs.JobByNameView.as_view(), name="job-by-name"),
     path("jobs/<uuid:job_id>", jobs.JobView.as_view(), name="job"),
     path("jobs/<uuid:job_id>/pause", jobs.PauseView.as_view(), name="job-pause"),
     path("jobs/<uuid:job_id>/resume", jobs.ResumeView.as_view(), name="job-resume"),

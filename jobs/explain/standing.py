@@ -33,6 +33,7 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
         "slug": tenant.slug,
         "name": tenant.name,
         "status": tenant.status,
+        "require_if_match": tenant.require_if_match,
         "limits": {name: getattr(tenant, name) for name in QUOTAS},
         "usage": {
             "jobs": jobs.living(tenant.id),

@@ -24,6 +24,7 @@ from jobs.api.serializers.jobs import (
     JobSerializer,
     PreviewRequestSerializer,
     PreviewSerializer,
+    ReplacementSerializer,
     RunSerializer,
     StatusSerializer,
 )
@@ -49,6 +50,7 @@ __all__ = (
     "PreviewRequestSerializer",
     "PreviewSerializer",
     "ProblemSerializer",
+    "ReplacementSerializer",
     "ReplaySerializer",
     "ReplayedSerializer",
     "RunSerializer",

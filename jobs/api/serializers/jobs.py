@@ -72,6 +72,12 @@ class ChangesSerializer(DefinitionSerializer):
     schedule = ScheduleSerializer(required=False)
 
 
+class ReplacementSerializer(DefinitionSerializer):
+    """The whole of a definition; what is left out goes back to its default. The path holds the name."""
+
+    name = serializers.CharField(max_length=200, required=False, help_text="As in the path, or left out.")
+
+
 class ClockChangeSerializer(Shape):
     at = serializers.DateTimeField(help_text="When it fires, or would have.")
     local = serializers.DateTimeField(help_text="The same instant in the schedule's time zone.")

@@ -52,6 +52,9 @@ class TenantSerializer(Shape):
     slug = serializers.CharField()
     name = serializers.CharField()
     status = words(("active", "suspended", "frozen"))
+    require_if_match = serializers.BooleanField(
+        help_text="PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match."
+    )
     limits = LimitsSerializer()
     usage = UsageSerializer()
     recent = RecentSerializer()

@@ -1,6 +1,5 @@
 """``/jobs`` and what is done to one job."""
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -15,17 +14,19 @@ from rest_framework.response import Response
 from jobs.actions import definition
 from jobs.actions import jobs as actions
 from jobs.actions.fields import Fields
-from jobs.actions.jobs import EditedMeanwhile, find_job
+from jobs.actions.jobs import find_job, find_job_by_name
+from jobs.api.calls.preconditions import expected_version, precondition
 from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
-from jobs.api.schema import ETAG, IF_MATCH, endpoint
+from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, endpoint
 from jobs.api.serializers import (
     AttemptSerializer,
     ChangesSerializer,
     DefinitionSerializer,
     JobSerializer,
+    ReplacementSerializer,
     RunSerializer,
     SkippedRangeSerializer,
     StatusSerializer,
@@ -55,16 +56,6 @@ def _shown(job: Job, *, now: datetime) -> dict[str, Any]:
     }
 
 
-def expected_version(request: Request) -> int | None:
-    """The version ``If-Match`` names; None when any will do. Raises ``EditedMeanwhile`` for what matches none."""
-    given = request.headers.get("If-Match", "*").strip()
-    if given == "*":
-        return None
-    if not re.fullmatch(r'"[0-9]{1,9}"', given):
-        raise EditedMeanwhile('If-Match must be the ETag of the job, such as "3".')
-    return int(given.strip('"'))
-
-
 class JobsView(Endpoint):
     queryset = Job.objects.none()
     serializer_class = JobSerializer
@@ -83,7 +74,6 @@ class JobsView(Endpoint):
         "Create a job",
         request=DefinitionSerializer,
         responses={201: JobSerializer},
-        problems=(409,),
         parameters=[ETAG],
         operation_id="jobs_create",
     )
@@ -111,12 +101,12 @@ class JobView(Endpoint):
         "Edit a job (JSON merge patch); makes a new version",
         request=ChangesSerializer,
         responses={200: JobSerializer},
-        problems=(404, 409, 412),
+        problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_update",
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
-        version = expected_version(request)
+        version = expected_version(request, tenant=self.tenant)
         return answer(
             actions.update_job(
                 tenant=self.tenant, job_id=job_id, changes=request.data, expected_version=version
@@ -126,14 +116,47 @@ class JobView(Endpoint):
     @endpoint(
         "Cancel a job and remove it; its history stays",
         responses={204: None},
-        problems=(404, 412),
+        problems=(404, 412, 428),
         parameters=[IF_MATCH],
         operation_id="jobs_delete",
     )
     def delete(self, request: Request, job_id: UUID) -> Response:
-        version = expected_version(request)
+        version = expected_version(request, tenant=self.tenant)
         actions.delete_job(tenant=self.tenant, job_id=job_id, expected_version=version)
         return Response(status=204)
+
+
+class JobByNameView(Endpoint):
+    """For those who keep definitions in files: they know a job by its name, and send the whole of it."""
+
+    @endpoint(
+        "Read the job of that name",
+        responses={200: JobSerializer},
+        problems=(404,),
+        parameters=[ETAG],
+        operation_id="jobs_read_by_name",
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return answer(find_job_by_name(tenant=self.tenant, name=name))
+
+    @endpoint(
+        "Create the job of that name, or replace its whole definition; the same again changes nothing",
+        request=ReplacementSerializer,
+        responses={200: JobSerializer, 201: JobSerializer},
+        problems=(404, 412, 428),
+        parameters=[ETAG, IF_MATCH, IF_NONE_MATCH],
+        operation_id="jobs_put_by_name",
+    )
+    def put(self, request: Request, name: str) -> Response:
+        demanded = precondition(request, tenant=self.tenant)
+        job, created = actions.put_job(
+            tenant=self.tenant,
+            name=name,
+            definition=request.data,
+            expected_version=demanded.version,
+            exists=demanded.exists,
+        )
+        return answer(job, 201 if created else 200)
 
 
 class _JobActionView(Endpoint):
@@ -143,7 +166,8 @@ class _JobActionView(Endpoint):
 
     def act(self, job_id: UUID) -> Response:
         self.refuse_body()
-        return answer(type(self).verb(tenant=self.tenant, job_id=job_id))
+        version = expected_version(self.request, tenant=self.tenant)
+        return answer(type(self).verb(tenant=self.tenant, job_id=job_id, expected_version=version))
 
 
 class PauseView(_JobActionView):
@@ -152,7 +176,8 @@ class PauseView(_JobActionView):
     @endpoint(
         "Start nothing more of a job until it is resumed",
         responses={200: JobSerializer},
-        problems=(404, 409),
+        problems=(404, 412),
+        parameters=[ETAG, IF_MATCH],
         operation_id="jobs_pause",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
@@ -165,7 +190,8 @@ class ResumeView(_JobActionView):
     @endpoint(
         "Let a paused job go on from now",
         responses={200: JobSerializer},
-        problems=(404, 409),
+        problems=(404, 412),
+        parameters=[ETAG, IF_MATCH],
         operation_id="jobs_resume",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
@@ -176,7 +202,11 @@ class CancelView(_JobActionView):
     verb = staticmethod(actions.cancel_job)
 
     @endpoint(
-        "End a job for good", responses={200: JobSerializer}, problems=(404, 409), operation_id="jobs_cancel"
+        "End a job for good",
+        responses={200: JobSerializer},
+        problems=(404, 412),
+        parameters=[ETAG, IF_MATCH],
+        operation_id="jobs_cancel",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         return self.act(job_id)
@@ -187,13 +217,18 @@ class StatusView(Endpoint):
         "Pause, resume or cancel a job by naming its status",
         request=StatusSerializer,
         responses={200: JobSerializer},
-        problems=(404, 409),
+        problems=(404, 412, 428),
+        parameters=[ETAG, IF_MATCH],
         operation_id="jobs_status",
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
         fields = Fields(self.body(), known=("status",))
         fields.finish()
-        return answer(actions.set_status(tenant=self.tenant, job_id=job_id, status=fields.get("status")))
+        version = expected_version(request, tenant=self.tenant)
+        status = fields.get("status")
+        return answer(
+            actions.set_status(tenant=self.tenant, job_id=job_id, status=status, expected_version=version)
+        )
 
 
 class RunView(Endpoint):
@@ -201,7 +236,7 @@ class RunView(Endpoint):
         "Fire a job now, beside its schedule",
         request=RunSerializer,
         responses={201: TriggerSerializer},
-        problems=(404, 409),
+        problems=(404,),
         operation_id="jobs_run",
     )
     def post(self, request: Request, job_id: UUID) -> Response:

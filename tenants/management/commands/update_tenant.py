@@ -1,7 +1,7 @@
 """``manage.py update_tenant SLUG``: change a tenant's quotas, weight, name or status."""
 
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -22,11 +22,17 @@ class Command(BaseCommand):
         parser.add_argument("slug")
         parser.add_argument("--name", help="for people")
         parser.add_argument("--status", help=", ".join(Tenant.Status.values))
+        parser.add_argument(
+            "--require-if-match",
+            action=BooleanOptionalAction,
+            help="PUT, PATCH and DELETE of jobs must name the version they mean",
+        )
         add_quotas(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
-        changes = {name: options[name] for name in ("name", "status") if options[name] is not None}
+        own = ("name", "status", "require_if_match")
+        changes = {name: options[name] for name in own if options[name] is not None}
         changes |= given_quotas(options)
         tenant = Tenant.objects.filter(slug=options["slug"]).first()
         if tenant is None:

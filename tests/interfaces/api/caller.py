@@ -43,6 +43,9 @@ class Caller:
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.call("POST", path, body, **headers)
 
+    def put(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self.call("PUT", path, body, **headers)
+
     def patch(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.call("PATCH", path, body, **headers)
 

@@ -16,6 +16,8 @@ from tests.interfaces.api.caller import V1, Caller, noop_job
 ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "jobs"): (None, 200),
     ("POST", "jobs"): (noop_job(name="another"), 201),
+    ("GET", "jobs/by-name/<path:name>"): (None, 200),
+    ("PUT", "jobs/by-name/<path:name>"): (noop_job(name=None), 200),
     ("GET", "jobs/<uuid:job_id>"): (None, 200),
     ("PATCH", "jobs/<uuid:job_id>"): ({"priority": "high"}, 200),
     ("DELETE", "jobs/<uuid:job_id>"): (None, 204),
@@ -46,7 +48,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "tenant"): (None, 200),
     ("GET", "job-types"): (None, 200),
 }
-OF_ONE_OBJECT = [route for route in ROUTES if "<uuid:" in route[1]]
+OF_ONE_OBJECT = [route for route in ROUTES if "<uuid:" in route[1] or (route[0] == "GET" and "<" in route[1])]
 MISSING = "018f0000-0000-7000-8000-000000000000"
 
 
@@ -57,6 +59,13 @@ def methods(pattern: URLPattern) -> list[str]:
     ]
 
 
+def with_ids(route: str, *, job: object, trigger: object, name: str) -> str:
+    filled = {"<uuid:job_id>": job, "<uuid:trigger_id>": trigger, "<path:name>": name}
+    for place, value in filled.items():
+        route = route.replace(place, str(value))
+    return f"{V1}/{route}"
+
+
 @pytest.fixture
 def url(owner: Caller) -> Callable[[str], str]:
     """Fills a route in with the owner's job and trigger, in a state the route can act on."""
@@ -64,9 +73,7 @@ def url(owner: Caller) -> Callable[[str], str]:
     def fill(route: str) -> str:
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
-        return f"{V1}/" + route.replace("<uuid:job_id>", str(job.id)).replace(
-            "<uuid:trigger_id>", str(trigger.id)
-        )
+        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name)
 
     return fill
 
@@ -89,7 +96,7 @@ class TestEveryRoute:
         self, owner: Caller, outsider: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
         foreign = url(route)
-        missing = f"{V1}/" + route.replace("<uuid:job_id>", MISSING).replace("<uuid:trigger_id>", MISSING)
+        missing = with_ids(route, job=MISSING, trigger=MISSING, name=MISSING)
         before = _everything()
         answers = [outsider.call(method, path, ROUTES[method, route][0]) for path in (foreign, missing)]
         assert [answer.status_code for answer in answers] == [404, 404]
@@ -100,7 +107,7 @@ class TestEveryRoute:
         }
         assert _everything() == before
 
-    @pytest.mark.parametrize(("method", "route"), [route for route in ROUTES if "<uuid:" not in route[1]])
+    @pytest.mark.parametrize(("method", "route"), [route for route in ROUTES if route not in OF_ONE_OBJECT])
     def test_shows_an_outsider_nothing_of_others(
         self, owner: Caller, outsider: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
@@ -151,7 +158,8 @@ class TestEveryRoute:
     def test_answers_a_method_it_lacks_with_405(
         self, owner: Caller, url: Callable[[str], str], route: str
     ) -> None:
-        response = owner.call("PUT", url(route), {})
+        lacking = next(method for method in ("PUT", "PATCH") if (method, route) not in ROUTES)
+        response = owner.call(lacking, url(route), {})
         assert response.status_code == 405
         assert response["Content-Type"] == "application/problem+json"
 
