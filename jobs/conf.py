@@ -80,6 +80,9 @@ class EngineSettings(BaseSettings):
     )
     target_rates: Rates = Field(default={}, description="Hosts with a rate of their own: host=rate, …")
     dispatch_deadline_seconds: float = Field(30, ge=1, le=3600)
+    brokerless_fallback: bool = Field(
+        False, description="On: while the broker is away, messages go through Postgres."
+    )
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)
 

@@ -9,6 +9,7 @@ from celery import Celery, Task
 from celery.exceptions import Ignore
 
 from jobs.engine import worker
+from jobs.engine.worker import brokerless
 from jobs.handlers import registry
 from jobs.store.execution import Grip
 from jobs.telemetry import get_logger
@@ -28,20 +29,28 @@ def _register(app: Celery, job_type: str, name: str) -> str:
 
         What a later version may add to its messages is ignored.
         """
-        grips = parse_items(items)
-        if not grips:
-            raise Ignore
-        summary = worker.perform(
-            job_type=job_type,
-            grips=grips,
-            worker=task.request.hostname or "unknown",
-            celery_task_id=task.request.id,
-        )
+        with brokerless.slot():
+            summary = perform(
+                job_type,
+                items,
+                worker_name=task.request.hostname or "unknown",
+                celery_task_id=task.request.id,
+            )
         if summary is None:
             raise Ignore
         return summary
 
     return name
+
+
+def perform(
+    job_type: str, items: Any, *, worker_name: str, celery_task_id: str = ""
+) -> dict[str, int] | None:
+    """Perform a message, of Celery or (without a ``celery_task_id``) from Postgres. None: nothing of it was left."""
+    grips = parse_items(items)
+    if not grips:
+        return None
+    return worker.perform(job_type=job_type, grips=grips, worker=worker_name, celery_task_id=celery_task_id)
 
 
 def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., None]:

@@ -1,6 +1,7 @@
 """The Celery application: one queue and one registered task per job type, both named ``jobs.<type>``."""
 
 import os
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -31,20 +32,46 @@ def _keep_our_logging(**_: Any) -> None:
 
 
 @worker_init.connect
-def _prepare_before_forking(**_: Any) -> None:
+def _prepare_before_forking(sender: Any, **_: Any) -> None:
     """What the first webhook would import while a firing waits; the pool's processes share its memory."""
+    from jobs.conf import engine_settings
     from jobs.store import db
 
     import_module("aiohttp")
     db.keep_plans()
+    if engine_settings().brokerless_fallback:
+        _prepare_to_go_without_broker(sender)
+
+
+def _prepare_to_go_without_broker(worker: Any) -> None:
+    """Each process of a prefork pool looks for messages in Postgres by itself; of other pools the worker's own does."""
+    from celery.concurrency import get_implementation
+    from celery.concurrency.prefork import TaskPool
+
+    from jobs import tasks
+    from jobs.engine.worker import brokerless
+
+    pool = get_implementation(worker.pool_cls)
+    prefork = isinstance(pool, type) and issubclass(pool, TaskPool)
+    brokerless.begin(
+        brokerless.Brokerless(
+            job_types=[name.removeprefix("jobs.") for name in worker.app.amqp.queues.consume_from],
+            slots=1 if prefork else int(worker.concurrency),
+            perform=partial(tasks.perform, worker_name=worker.hostname),
+        )
+    )
+    if not prefork:
+        brokerless.start()
 
 
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
+    from jobs.engine.worker import brokerless
     from jobs.store import db
 
     db.connect_ahead()
+    brokerless.start()
 
 
 @worker_process_shutdown.connect
@@ -52,18 +79,23 @@ def _connect_ahead(**_: Any) -> None:
 def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
     """A process that is asked to end finishes what goes on in it; one that is told to, by a signal, does not."""
     from jobs.engine import worker
+    from jobs.engine.worker import brokerless
 
     if exitcode is None or exitcode >= 0:  # as billiard has it: minus 256 and the signal
+        brokerless.stop()
         worker.wait_for_the_rest()
 
 
 @worker_ready.connect
 def _say_that_we_are_there(sender: Any, **_: Any) -> None:
     """The consumer is told its queues by ``-Q``, ``-X`` and remote control; without a connection it takes nothing."""
+    from jobs.conf import engine_settings
     from jobs.engine.worker.presence import Presence, Standing
 
+    without_broker = engine_settings().brokerless_fallback
+
     def standing() -> Standing | None:
-        if sender.connection is None:
+        if sender.connection is None and not without_broker:
             return None
         return Standing(list(sender.app.amqp.queues.consume_from), sender.controller.concurrency)
 

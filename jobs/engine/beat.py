@@ -7,6 +7,7 @@ connection's lock may be held; ours only raises a flag, and ``tick`` leaves at i
 
 import os
 import signal
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -16,10 +17,11 @@ from celery.signals import beat_init
 
 from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane
+from jobs.engine.dispatcher import Lane, Message
 from jobs.engine.publisher import Publisher
 from jobs.handlers import registry
 from jobs.store import db
+from jobs.store.dispatch import messages
 from jobs.wakeups import Listener, Sleep
 
 
@@ -32,6 +34,10 @@ def served_types() -> dict[str, Lane]:
         )
         for job_type in registry.all_types()
     }
+
+
+def _leave_in_postgres(batch: Sequence[Message]) -> None:
+    messages.put([(message.job_type, message.grips) for message in batch])
 
 
 class LeaderScheduler(Scheduler):
@@ -50,11 +56,10 @@ class LeaderScheduler(Scheduler):
             os.set_blocking(end, False)
         self._listener = Listener()
         self._sleep = Sleep(signals=self._wake_read, listener=self._listener)
-        publisher = Publisher(self.app)
+        settings = engine_settings()
+        publisher = Publisher(self.app, instead=_leave_in_postgres if settings.brokerless_fallback else None)
         self._publisher = publisher
-        self._cycle = Cycle(
-            settings=engine_settings(), lanes=served_types, publish=publisher, ready=publisher.ready
-        )
+        self._cycle = Cycle(settings=settings, lanes=served_types, publish=publisher, ready=publisher.ready)
         beat_init.connect(self._install_signals, weak=False)
 
     def _install_signals(self, **_: Any) -> None:

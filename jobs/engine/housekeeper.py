@@ -10,6 +10,7 @@ from uuid import UUID
 from jobs.store import history
 from jobs.store import jobs as store
 from jobs.store.calls import answers
+from jobs.store.dispatch import messages as dispatch_messages
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -17,6 +18,8 @@ COMPLETE_EVERY_SECONDS = 1.0
 PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
 BATCH = 1000
+#: A message that lay in Postgres for so long has been overtaken by others of its triggers (``brokerless``).
+UNTAKEN = timedelta(hours=1)
 _START = UUID(int=0)
 
 
@@ -64,4 +67,5 @@ class Housekeeper:
         self._versions_after, _ = history.purge_versions(
             retention=self._retention, limit=BATCH, after=self._versions_after
         )
+        dispatch_messages.forget(older_than=UNTAKEN, limit=BATCH)
         return any(full)

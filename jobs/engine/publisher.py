@@ -6,7 +6,7 @@ batch left behind carries fences that are spent once the dispatcher hands the tr
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from celery import Celery
@@ -19,31 +19,49 @@ from jobs.telemetry import get_logger
 log = get_logger()
 #: After a failed connect, how long the broker is taken to be away before the next try.
 RETRY_AFTER_SECONDS = 1.0
+#: With another way for messages, no more than a part in so many of the time is spent on trying: a broker that hangs
+#: lets each try wait for seconds.
+TRYING_PART = 10
 _EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
 class Publisher:
-    """Publishes to the queues of ``app``'s broker; not thread-safe, one per process."""
+    """Publishes to the queues of ``app``'s broker; not thread-safe, one per process.
 
-    def __init__(self, app: Celery) -> None:
+    ``instead`` takes messages while the broker is away, or None: then nothing can be published.
+    """
+
+    def __init__(self, app: Celery, *, instead: Callable[[Sequence[Message]], None] | None = None) -> None:
         self._app = app
+        self._instead = instead
         self._connection: Connection | None = None
         self._producer: Producer | None = None
         self._retry_at = 0.0
+        self._away = False
 
     def ready(self) -> bool:
-        """True when connected; tries at most once a second, with a bounded wait."""
+        """True when messages can be published."""
+        return self._connected() or self._instead is not None
+
+    def _connected(self) -> bool:
+        """Whether the broker is there; tries at most once a second, with a bounded wait."""
         if self._producer is not None:
             return True
-        if time.monotonic() < self._retry_at:
+        since = time.monotonic()
+        if since < self._retry_at:
             return False
         try:
             self._connect()
         except (OSError, KombuError, *self._app.connection_for_write().connection_errors) as error:
             self.close()
-            self._retry_at = time.monotonic() + RETRY_AFTER_SECONDS
-            log.warning("broker away", error=str(error))
+            now = time.monotonic()
+            wait = RETRY_AFTER_SECONDS if self._instead is None else (now - since) * TRYING_PART
+            self._retry_at = now + max(RETRY_AFTER_SECONDS, wait)
+            if not self._away or self._instead is None:
+                log.warning("broker away", error=str(error), fallback=self._instead is not None)
+            self._away = True
             return False
+        self._away = False
         return True
 
     def _connect(self) -> None:
@@ -57,8 +75,11 @@ class Publisher:
 
     def __call__(self, messages: Sequence[Message]) -> None:
         """Publish all, pipelined where the transport can. Raises ``PublishError``; some may have been sent then."""
-        if not self.ready() or self._producer is None or self._connection is None:
-            raise PublishError("not connected")
+        if not self._connected() or self._producer is None or self._connection is None:
+            if self._instead is None:
+                raise PublishError("not connected")
+            self._instead(messages)
+            return
         errors = (OSError, KombuError, *self._connection.connection_errors, *self._connection.channel_errors)
         try:
             with self._producer.batch(max_size=1000):

@@ -1,4 +1,4 @@
-"""Queue: what the dispatchers know together of one job type's queue (DESIGN §8)."""
+"""Queue: what dispatchers know together of one job type's queue (DESIGN §8). Message: what the broker cannot take."""
 
 from django.db import models
 
@@ -19,3 +19,17 @@ class Queue(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_type}: window {self.window}"
+
+
+class Message(models.Model):
+    """A message that waits in Postgres because the broker is away: ``items`` is ``[[trigger id, fence], …]``.
+
+    Only written with ``CARILLON_BROKERLESS_FALLBACK``. Gone as soon as a worker takes it.
+    """
+
+    job_type = models.CharField(max_length=63)
+    items = models.JSONField()
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.job_type}: {len(self.items)} triggers"

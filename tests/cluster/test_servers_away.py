@@ -1,31 +1,14 @@
 """Postgres restarts, Redis comes back empty: every process waits and resumes by itself (DESIGN §2.9)."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from scheduler_project.embedded import paths
-from scheduler_project.embedded.postgres import EmbeddedPostgres
-from scheduler_project.embedded.redis import EmbeddedRedis
 from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage, wait_until
 
 pytestmark = pytest.mark.cluster
 JOBS = 10
-
-
-@pytest.fixture
-def servers(tmp_path_factory):
-    data_dir = Path(tmp_path_factory.mktemp("servers"))
-    paths.ensure_data_dir(data_dir)
-    paths.reach_sockets(data_dir)
-    postgres, redis = (kind(data_dir=data_dir, ephemeral=True) for kind in (EmbeddedPostgres, EmbeddedRedis))
-    postgres.start()
-    redis.start()
-    yield data_dir, postgres, redis
-    redis.stop()
-    postgres.stop()
 
 
 @pytest.fixture
@@ -37,12 +20,7 @@ def receiver():
 
 @pytest.fixture
 def stage(servers, receiver):
-    data_dir, _, _ = servers
-    urls = {
-        "database_url": paths.embedded_database_url(data_dir),
-        "redis_url": paths.embedded_redis_url(data_dir),
-    }
-    with Stage(beats=2, workers=1, **urls) as stage:
+    with Stage(beats=2, workers=1, **servers.urls()) as stage:
         key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
         for number in range(JOBS):
             body = {

@@ -1,0 +1,111 @@
+"""Working without the broker: messages are taken from Postgres while the dispatcher leaves them there (ADR 13).
+
+What is in them is what the broker would have carried, and is claimed by the same ``(id, fence)``: nothing else about a
+firing changes, and a message that is in both places is executed once. Threads look for them, as many in a process as
+that may run messages at once, and each takes a slot that Celery's messages take too: so a process never does more at a
+time than it was told to. While the table is empty, that is a glance a second.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.db import close_old_connections
+
+from jobs.store import db
+from jobs.store.dispatch import messages
+from jobs.telemetry import get_logger
+
+log = get_logger()
+#: How often an idle process looks; after a message it looks again at once, and often until none has come for a while.
+LOOK_SECONDS = 1.0
+SOON_SECONDS = 0.05
+SOON_LOOKS = 100
+
+Perform = Callable[[str, Any], object]
+
+
+class Brokerless:
+    """Takes messages of ``job_types`` and hands ``(job type, items)`` to ``perform``, in up to ``slots`` threads."""
+
+    def __init__(self, *, job_types: Collection[str], slots: int, perform: Perform) -> None:
+        self._job_types = job_types
+        self._slots = slots
+        self._perform = perform
+        self._free = threading.Semaphore(slots)
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Look for messages from now on. Once per process, after a fork."""
+        for number in range(self._slots):
+            threading.Thread(target=self._run, name=f"carillon-brokerless-{number}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more, and return when what was taken has been performed."""
+        self._stopping.set()
+        for _ in range(self._slots):
+            self._free.acquire()
+
+    def slot(self) -> AbstractContextManager[Any]:
+        """``with brokerless.slot():`` around whatever else performs messages in this process."""
+        return self._free
+
+    def turn(self) -> bool:
+        """Take a message, if there is one and a slot for it, and perform it. Returns whether there was."""
+        if not self._free.acquire(blocking=False):
+            return False
+        try:
+            message = None if self._stopping.is_set() else messages.take(self._job_types)
+            if message is not None:
+                self._perform(message.job_type, message.items)
+            return message is not None
+        finally:
+            self._free.release()
+
+    def _run(self) -> None:
+        soon = 0
+        while not self._stopping.is_set():
+            soon = SOON_LOOKS if self._quietly() else max(0, soon - 1)
+            if soon < SOON_LOOKS:
+                self._stopping.wait(SOON_SECONDS if soon else LOOK_SECONDS * random.uniform(0.7, 1.0))  # noqa: S311
+        db.disconnect()
+
+    def _quietly(self) -> bool:
+        """A turn that outlives whatever happens in it."""
+        try:
+            close_old_connections()
+            return self.turn()
+        except db.DISCONNECTED as error:
+            log.warning("database away", what="brokerless", error=str(error).strip().splitlines()[:1])
+            db.disconnect()
+        except Exception:  # one bad message must not end the thread every later one relies on
+            log.exception("brokerless failed")
+        return False
+
+
+_ours: Brokerless | None = None
+
+
+def begin(brokerless: Brokerless) -> None:
+    """Make it this process's own; children that are forked later start it for themselves."""
+    global _ours
+    _ours = brokerless
+
+
+def start() -> None:
+    """Start this process's own, if it has one."""
+    if _ours is not None:
+        _ours.start()
+
+
+def stop() -> None:
+    """Stop this process's own, if it has one."""
+    if _ours is not None:
+        _ours.stop()
+
+
+def slot() -> AbstractContextManager[Any]:
+    """A slot of this process for one message; at once where there is no fallback to share with."""
+    return nullcontext() if _ours is None else _ours.slot()

@@ -1,0 +1,197 @@
+"""Without the broker: messages lie in Postgres, under the same fences as ever, until it is back."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from celery import Celery
+from django.db import connection
+from kombu import Queue
+
+from jobs import tasks
+from jobs.engine.beat import _leave_in_postgres
+from jobs.engine.dispatcher import Message, PublishError
+from jobs.engine.publisher import Publisher
+from jobs.engine.worker.brokerless import Brokerless
+from jobs.models import Message as Row
+from jobs.models.fields import new_id
+from jobs.store.dispatch import messages
+from jobs.store.execution import Grip
+from tests import factories
+from tests.engine.conftest import Beat, Perform, queued
+from tests.factories import attempts, grip, make_job, make_triggers, states, wait_until
+
+NOBODY = "redis://127.0.0.1:1/0"
+
+
+def left() -> int:
+    return Row.objects.count()
+
+
+def taker(slots: int = 1, perform: Callable[[str, Any], object] | None = None) -> Brokerless:
+    return Brokerless(
+        job_types=["noop"], slots=slots, perform=perform or partial(tasks.perform, worker_name="w1")
+    )
+
+
+class TestPublisher:
+    @pytest.fixture
+    def app(self, settings: Any) -> Celery:
+        app = Celery(broker=settings.CELERY_BROKER_URL)
+        app.conf.task_queues = [Queue("jobs.noop", exchange="", routing_key="jobs.noop")]
+        app.conf.broker_transport_options = settings.CELERY_BROKER_TRANSPORT_OPTIONS
+        return app
+
+    def test_is_not_ready_without_the_broker_and_without_another_way(self, app: Celery) -> None:
+        app.conf.broker_url = NOBODY
+        publisher = Publisher(app)
+        assert not publisher.ready()
+        with pytest.raises(PublishError):
+            publisher([Message("noop", (Grip(new_id(), 1),))])
+
+    def test_goes_another_way_until_the_broker_is_back(self, app: Celery) -> None:
+        reachable, app.conf.broker_url = app.conf.broker_url, NOBODY
+        instead: list[Message] = []
+        publisher = Publisher(app, instead=instead.extend)
+        message = Message("noop", (Grip(new_id(), 1),))
+        assert publisher.ready()
+        publisher([message])
+        assert instead == [message]
+        app.conf.broker_url = reachable
+        publisher._retry_at = 0.0
+        publisher([message])
+        assert instead == [message]
+        with app.connection_for_read() as broker:
+            channel = broker.channel()
+            queue = Queue("jobs.noop", exchange="", routing_key="jobs.noop")(channel)
+            sent = queue.get(no_ack=True)
+            assert sent.payload[0] == [[[str(message.grips[0].id), 1]]]
+        publisher.close()
+
+    def test_spends_little_of_its_time_on_a_broker_that_hangs(
+        self, app: Celery, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [0.0]
+
+        def hang() -> None:
+            now[0] += 3.0
+            raise OSError("timed out")
+
+        monkeypatch.setattr("jobs.engine.publisher.time.monotonic", lambda: now[0])
+        publisher = Publisher(app, instead=lambda _: None)
+        monkeypatch.setattr(publisher, "_connect", hang)
+        publisher.ready()
+        assert publisher._retry_at == 33.0
+
+
+@pytest.mark.django_db
+class TestMessages:
+    def test_are_taken_oldest_first_by_whoever_serves_their_type(self) -> None:
+        grips = [Grip(new_id(), fence) for fence in range(3)]
+        messages.put([("noop", grips[:1]), ("webhook", grips[1:2]), ("noop", grips[2:])])
+        taken = [messages.take(["noop", "other"]) for _ in range(3)]
+        assert [message and message.items for message in taken] == [
+            [[str(grips[0].id), 0]],
+            [[str(grips[2].id), 2]],
+            None,
+        ]
+        assert left() == 1
+
+    def test_that_nobody_took_are_forgotten(self, clock: Callable[[timedelta], None]) -> None:
+        messages.put([("noop", [])])
+        assert messages.forget(older_than=factories.HOUR, limit=10) == 0
+        clock(2 * factories.HOUR)
+        assert messages.forget(older_than=factories.HOUR, limit=10) == 1
+        assert left() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+class TestTakers:
+    def test_never_share_a_message(self) -> None:
+        messages.put([("noop", [Grip(new_id(), number)]) for number in range(60)])
+        fences: list[int] = []
+
+        def take_all() -> None:
+            while message := messages.take(["noop"]):
+                fences.append(message.items[0][1])
+            connection.close()
+
+        threads = [threading.Thread(target=take_all) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        # Who finds the oldest one locked takes the next; who finds nothing leaves the rest to the others.
+        assert sorted(fences) == list(range(60))
+
+    def test_look_by_themselves_until_they_are_stopped_and_outlive_a_failure(self, job_types: None) -> None:
+        performed: list[Any] = []
+
+        def perform(job_type: str, items: Any) -> None:
+            performed.append(items)
+            if len(performed) == 1:
+                raise RuntimeError("deliberate")
+
+        brokerless = taker(perform=perform)
+        brokerless.start()
+        messages.put([("noop", [Grip(new_id(), 1)]), ("noop", [Grip(new_id(), 2)])])
+        wait_until(lambda: len(performed) == 2)
+        brokerless.stop()
+        messages.put([("noop", [])])
+        [thread] = [t for t in threading.enumerate() if t.name == "carillon-brokerless-0"] or [None]
+        if thread is not None:
+            thread.join(10)
+        assert len(performed) == 2
+        assert left() == 1
+
+
+@pytest.mark.django_db
+class TestBrokerless:
+    @pytest.fixture
+    def beat(self, make_beat: Callable[..., Beat], broker: Any) -> Beat:
+        broker.publish = _leave_in_postgres
+        return make_beat(leader_election=False)
+
+    def test_carries_firings_from_dispatch_to_their_ends(self, beat: Beat, perform: Perform) -> None:
+        triggers = make_triggers(make_job(), 3)
+        beat.step()
+        assert states(triggers) == ["queued"] * 3
+        brokerless = taker()
+        assert [brokerless.turn() for _ in range(4)] == [True, True, True, False]
+        assert states(triggers) == ["succeeded"] * 3
+        assert [(a.worker, a.celery_task_id) for a in attempts(triggers[0])] == [("w1", "")]
+        assert left() == 0
+
+    def test_does_nothing_with_a_message_that_came_the_other_way_too(self, perform: Perform) -> None:
+        trigger = queued("noop")
+        for _ in range(2):
+            messages.put([("noop", [grip(trigger)])])
+        perform(trigger)
+        brokerless = taker()
+        assert brokerless.turn()
+        assert brokerless.turn()
+        assert len(attempts(trigger)) == 1
+
+    def test_drops_garbage(self, perform: Perform) -> None:
+        Row.objects.create(job_type="noop", items={"a": ["b"]}, created_at=factories.now())
+        assert taker().turn()
+        assert left() == 0
+
+    def test_leaves_messages_while_its_process_is_busy(self, perform: Perform) -> None:
+        messages.put([("noop", [])])
+        brokerless = taker(slots=2)
+        with brokerless.slot(), brokerless.slot():
+            assert not brokerless.turn()
+        assert left() == 1
+        with brokerless.slot():
+            assert brokerless.turn()
+
+    def test_takes_nothing_more_once_it_is_stopped(self, perform: Perform) -> None:
+        messages.put([("noop", [])])
+        brokerless = taker()
+        brokerless.stop()
+        assert not brokerless.turn()
+        assert left() == 1
