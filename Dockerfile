@@ -19,5 +19,5 @@ USER carillon
 
 EXPOSE 8000
 CMD ["gunicorn", "scheduler_project.wsgi:application", "--bind", "0.0.0.0:8000", "--no-control-socket", \
-     "--worker-class", "gthread", "--workers", "2", "--threads", "8", "--graceful-timeout", "10", \
+     "--worker-class", "gthread", "--workers", "2", "--threads", "16", "--graceful-timeout", "10", \
      "--worker-tmp-dir", "/dev/shm"]

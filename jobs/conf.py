@@ -90,6 +90,11 @@ class EngineSettings(BaseSettings):
     worker_lease_seconds: float = Field(30, ge=3, le=600)
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
+    # Web
+    long_polls: int = Field(
+        8, ge=1, le=1000, description="Requests a web process lets wait at once for work or events."
+    )
+
     # Handlers
     handler_modules: Names = Field(default=(), description="Modules whose import registers job types.")
     webhook_allow_networks: Networks = Field(

@@ -40,13 +40,15 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """``read`` for safe methods, ``write`` for the others. A frozen tenant only reads."""
+    """``read`` for safe methods, ``write`` for the others, or the one ``scope`` its view names. A frozen tenant only
+    reads, and finishes what runs."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         key = request.auth
         if not isinstance(key, ApiKey):
             return False
-        scope = ApiKey.Scope.READ if request.method in SAFE_METHODS else ApiKey.Scope.WRITE
+        by_method = ApiKey.Scope.READ if request.method in SAFE_METHODS else ApiKey.Scope.WRITE
+        scope = getattr(view, "scope", None) or by_method
         if scope not in key.scopes:
             raise PermissionDenied(f"This API key lacks the scope {scope}.")
         if scope == ApiKey.Scope.WRITE and key.tenant.status == Tenant.Status.FROZEN:

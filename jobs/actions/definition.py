@@ -11,14 +11,15 @@ from typing import Any
 
 from jobs.actions import schedules
 from jobs.actions.fields import Fields
+from jobs.actions.pull import types
 from jobs.actions.schedules import ParsedSchedule, instant_text, seconds
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
+from jobs.core.pull import shown_name
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
-from jobs.handlers import registry
 from jobs.models import Job
 from jobs.store.jobs import schedule_of
 from tenants.models import Tenant
@@ -122,7 +123,7 @@ def _definition(job: Job) -> dict[str, Any]:
     """What of a job can be written, as it would be written."""
     return {
         "name": job.name,
-        "job_type": job.job_type,
+        "job_type": shown_name(job.job_type),
         "schedule": schedules.schedule_representation(job),
         "payload": job.payload,
         "priority": Priority(job.priority).label,
@@ -202,27 +203,26 @@ def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None) -> dict[
     timeout = fields.seconds("timeout_seconds", 0.1, _LONGEST_TIMEOUT_SECONDS)
     name = fields.get("job_type")
     if name is None:
-        known = ", ".join(job_type.name for job_type in registry.all_types())
-        fields.complain("job_type", f"Is required: one of {known}.")
+        fields.complain("job_type", f"Is required: one of {', '.join(types.names(tenant))}.")
         return {}
-    job_type = fields.collect(lambda: registry.get(name))
-    if job_type is None:
+    kind = fields.collect(lambda: types.kind_of(name, tenant=tenant))
+    if kind is None:
         return {}
     if "payload" not in fields.errors:
-        fields.collect(lambda: registry.validate_payload(name, payload))
+        fields.collect(lambda: kind.check(payload))
     sound = not any(field.startswith("payload") for field in fields.errors)
     return {
-        "job_type": name,
+        "job_type": kind.job_type,
         "payload": payload,
-        "timeout": timeout or job_type.timeout,
-        "target": job_type.target(payload) if job_type.target and sound else "",
+        "timeout": timeout or kind.timeout,
+        "target": kind.target(payload) if kind.target and sound else "",
     }
 
 
 def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
     """Refuse what a job of that type could not have as its payload: raises ``InvalidInput`` under ``payload``."""
     _check_payload(payload, tenant)
-    registry.validate_payload(job_type, payload)
+    types.kind_of(job_type, tenant=tenant).check(payload)
 
 
 def _check_payload(payload: Any, tenant: Tenant, base: Job | None = None) -> None:

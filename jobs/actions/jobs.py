@@ -19,8 +19,10 @@ from django.db import IntegrityError
 from jobs.actions import definition as definitions
 from jobs.actions import schedules
 from jobs.actions.overdue import materialize, record_overdue
+from jobs.actions.pull.types import hold_type
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
 from jobs.core.json_rules import check_text
+from jobs.core.pull import shown_name
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion, Origin, Trigger
@@ -54,7 +56,7 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
     now = history.database_now()
     columns = definitions.parse(definition, tenant=tenant, now=now)
     job_id = new_id()
-    columns["name"] = columns["name"] or f"{columns['job_type']}-{job_id.hex[-12:]}"
+    columns["name"] = columns["name"] or f"{shown_name(columns['job_type'])}-{job_id.hex[-12:]}"
     job = Job(
         id=job_id, tenant=tenant, partition_key=_partition(job_id), created_at=now, updated_at=now, **columns
     )
@@ -302,6 +304,8 @@ def _check_quota(tenant: Tenant) -> None:
 
 def _save(job: Job, columns: list[str] | None = None) -> None:
     """Insert the job, or update ``columns`` of it; the database says whether the name is free."""
+    if columns is None or "job_type" in columns:
+        hold_type(job.job_type)
     try:
         with db.atomic():
             job.save(force_insert=columns is None, update_fields=columns)

@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from jobs.actions.fields import parse_instant
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Priority
+from jobs.core.pull import MARK
 from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import REASONS, JobStatus, TriggerState
 from jobs.models import Job, SkippedRange, Trigger
@@ -38,13 +39,23 @@ class InstantFilter(filters.Filter):
     field_class = _InstantField
 
 
+class JobTypeFilter(filters.CharFilter):
+    """By the name its tenant knows a type by, whichever kind it is."""
+
+    def filter(self, queryset: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        if not value:
+            return queryset
+        name = self.field_name
+        return queryset.filter(Q(**{name: value}) | Q(**{f"{name}__startswith": f"{value}{MARK}"}))
+
+
 def _choices(values: Any) -> list[tuple[str, str]]:
     return [(str(value), str(value)) for value in values]
 
 
 class JobFilter(filters.FilterSet):
     status = filters.ChoiceFilter(choices=_choices(JobStatus))
-    job_type = filters.CharFilter(max_length=63)
+    job_type = JobTypeFilter(max_length=63)
     priority = filters.ChoiceFilter(
         choices=_choices(priority.label for priority in Priority), method="by_label"
     )
@@ -61,7 +72,7 @@ class JobFilter(filters.FilterSet):
 class FiringFilter(filters.FilterSet):
     """Filters of triggers that make sense for the dead ones and for one job's alike."""
 
-    job_type = filters.CharFilter(max_length=63)
+    job_type = JobTypeFilter(max_length=63)
     reason = filters.ChoiceFilter(choices=_choices(_REASONS))
     scheduled_for_after = InstantFilter(
         field_name="scheduled_for", lookup_expr="gte", label="This instant or later."
@@ -82,7 +93,7 @@ class JobTriggerFilter(FiringFilter):
 class SkippedRangeFilter(filters.FilterSet):
     """``JobTriggerFilter`` as it applies to a range: the same parameters, for the firings it stands for."""
 
-    job_type = filters.CharFilter(field_name="job__job_type")
+    job_type = JobTypeFilter(field_name="job__job_type")
     reason = filters.CharFilter()
     scheduled_for_after = InstantFilter(field_name="until_at", lookup_expr="gte")
     scheduled_for_before = InstantFilter(field_name="from_at", lookup_expr="lt")

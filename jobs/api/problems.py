@@ -21,6 +21,7 @@ from rest_framework.response import Response
 from jobs.actions.jobs import EditedMeanwhile
 from jobs.api.parsers import BODY
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Unavailable
+from jobs.engine.pull import StaleFence
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -66,6 +67,8 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
             return 404, "There is no such object.", {}
         case EditedMeanwhile():
             return 412, str(error), {}
+        case StaleFence():
+            return 409, str(error), {"kind": "stale-fence"}
         case Conflict():
             about = {"errors": _errors({error.field: [str(error)]})} if error.field else {}
             return 409, str(error), about

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from jobs.api import work
 from jobs.api.views import backfills, explain, jobs, service, triggers
 
 urlpatterns = [
@@ -33,4 +34,8 @@ urlpatterns = [
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
     path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
+    path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
+    path("worker/claim", work.ClaimView.as_view(), name="worker-claim"),
+    path("worker/heartbeat", work.HeartbeatView.as_view(), name="worker-heartbeat"),
+    path("worker/complete", work.CompleteView.as_view(), name="worker-complete"),
 ]

@@ -7,7 +7,8 @@ connection's lock may be held; ours only raises a flag, and ``tick`` leaves at i
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,16 +20,17 @@ from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Lane, Message
 from jobs.engine.publisher import Publisher
+from jobs.engine.pull.lanes import PullLanes
 from jobs.handlers import registry
 from jobs.store import db
 from jobs.store.dispatch import messages
 from jobs.wakeups import Listener, Sleep
 
 
-def served_types() -> dict[str, Lane]:
-    """Every registered job type and how it is served."""
+def served_types(pull_lanes: Callable[[], dict[str, Lane]] = dict) -> dict[str, Lane]:
+    """Every registered job type and how it is served, and what ``pull_lanes`` adds."""
     batching = engine_settings().batching
-    return {
+    return pull_lanes() | {
         job_type.name: Lane(
             job_type.max_in_flight, job_type.batch_size if batching else 1, at_once=job_type.is_async
         )
@@ -59,7 +61,12 @@ class LeaderScheduler(Scheduler):
         settings = engine_settings()
         publisher = Publisher(self.app, instead=_leave_in_postgres if settings.brokerless_fallback else None)
         self._publisher = publisher
-        self._cycle = Cycle(settings=settings, lanes=served_types, publish=publisher, ready=publisher.ready)
+        self._cycle = Cycle(
+            settings=settings,
+            lanes=partial(served_types, PullLanes()),
+            publish=publisher,
+            ready=publisher.ready,
+        )
         beat_init.connect(self._install_signals, weak=False)
 
     def _install_signals(self, **_: Any) -> None:

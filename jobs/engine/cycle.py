@@ -118,10 +118,12 @@ class Cycle:
         blocked, upcoming = False, None
         self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
         dispatch_store.unpark(limit=self._settings.dispatch_batch)
-        if self._ready():
+        # Without a broker, what pull workers serve goes on.
+        served = lanes if self._ready() else {name: lane for name, lane in lanes.items() if lane.pull}
+        if served:
             result = dispatch(
                 reign=reign,
-                lanes=lanes,
+                lanes=served,
                 window=self._window,
                 limit=self._settings.dispatch_batch,
                 rates=self._rates,

@@ -18,6 +18,7 @@ from jobs.store.dispatch import Queued
 from jobs.store.execution import Grip
 from jobs.store.leases import Reign
 from jobs.telemetry import get_logger
+from jobs.wakeups import wake_pull_workers
 
 log = get_logger()
 
@@ -32,11 +33,12 @@ SINGLE_MESSAGES = 32
 @dataclass(frozen=True, slots=True)
 class Lane:
     """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
-    whether a worker runs those at once."""
+    whether a worker runs those at once. ``pull``: its workers ask for what is queued; nothing is published."""
 
     max_in_flight: int | None
     batch_size: int
     at_once: bool = False
+    pull: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,19 @@ def dispatch(
 def _publish(
     result: store.Dispatched, lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
 ) -> None:
-    queued = result.queued
+    queued = [item for item in result.queued if not lanes[item.job_type].pull]
     crash_point("dispatch.after_commit")
+    if len(queued) < len(result.queued):
+        wake_pull_workers()
     try:
-        publish(messages(queued, lanes, depths=result.depths, full=result.full))
+        if queued:
+            publish(messages(queued, lanes, depths=result.depths, full=result.full))
         crash_point("dispatch.after_publish")
     except PublishError as error:
         handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)
         return
-    for item in queued if log.isEnabledFor(logging.DEBUG) else ():
+    for item in result.queued if log.isEnabledFor(logging.DEBUG) else ():
         log.debug("dispatch", trigger_id=str(item.id), fence=item.fence, job_type=item.job_type)
 
 

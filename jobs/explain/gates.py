@@ -10,10 +10,12 @@ from typing import Any
 from jobs import limits
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
+from jobs.core.pull import shown_name
 from jobs.core.states import JobStatus, TriggerState
 from jobs.explain.gate import Gate, moment, span
 from jobs.handlers import JobType, registry
 from jobs.limits import Bucket
+from jobs.models import PullType
 
 #: How many firings a bucket would grant now; None when it cannot be asked (then everything is let through).
 Available = Callable[[Bucket], int | None]
@@ -113,7 +115,9 @@ def type_cap(fact: Any) -> Gate:
     kind = _job_type(fact)
     if kind is None:
         return Gate(
-            "type_cap", False, f"No handler is registered for job type {fact.job_type}; nothing serves it."
+            "type_cap",
+            False,
+            f"No handler is registered for job type {shown_name(fact.job_type)}; nothing serves it.",
         )
     if kind.max_in_flight is None:
         return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.type_in_flight)
@@ -125,12 +129,12 @@ def type_cap(fact: Any) -> Gate:
 def queue_window(fact: Any) -> Gate:
     window = fact.queue_window or engine_settings().queue_window_first
     used = fact.type_queued
-    detail = f"Queue jobs.{fact.job_type}: {used:,} of {window:,} queued ahead of its workers."
+    detail = f"Queue jobs.{shown_name(fact.job_type)}: {used:,} of {window:,} queued ahead of its workers."
     return Gate("queue_window", used < window, detail, limit=window, used=used)
 
 
-def _job_type(fact: Any) -> JobType | None:
+def _job_type(fact: Any) -> JobType | PullType | None:
     try:
         return registry.get(fact.job_type)
     except InvalidInput:
-        return None
+        return PullType.objects.filter(job_type=fact.job_type).first()

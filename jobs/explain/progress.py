@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from jobs.conf import engine_settings
+from jobs.core.pull import shown_name
 from jobs.core.states import AttemptState, TriggerState
 from jobs.explain.gate import Gate, counted, moment, span
 from jobs.store.execution import retry_policy_of
@@ -30,8 +31,9 @@ def broker(fact: Any) -> Gate:
     if fact.state != TriggerState.QUEUED:
         return Gate("broker", True, "It is not in the broker.")
     waited, before = span(fact.now - fact.queued_at), counted(fact.queued_before, "trigger")
+    queue = f"jobs.{shown_name(fact.job_type)}"
     detail = (
-        f"In the queue jobs.{fact.job_type} since {moment(fact.queued_at)}, for {waited}, {before} queued before it. "
+        f"In the queue {queue} since {moment(fact.queued_at)}, for {waited}, {before} queued before it. "
         f"Not claimed by {moment(fact.queued_at + _claim_deadline(fact))}, it is dispatched anew."
     )
     return Gate("broker", False, detail, used=fact.queued_before)
@@ -44,7 +46,7 @@ def _claim_deadline(fact: Any) -> timedelta:
 
 
 def worker(fact: Any) -> Gate:
-    queue = f"jobs.{fact.job_type}"
+    queue = f"jobs.{shown_name(fact.job_type)}"
     if fact.workers_present:
         workers, room = counted(fact.workers_present, "worker"), counted(fact.workers_processes, "message")
         return Gate("worker", True, f"{queue} is served by {workers} with room for {room} at once.")

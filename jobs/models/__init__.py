@@ -5,7 +5,7 @@ from jobs.models.calls.answer import Answer
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobTally
 from jobs.models.lease import Lease
-from jobs.models.queue import Message, Queue
+from jobs.models.queue import Message, PullType, Queue
 from jobs.models.trigger import Origin, Trigger
 from jobs.models.worker import Clock, Worker
 
@@ -21,6 +21,7 @@ __all__ = (
     "Lease",
     "Message",
     "Origin",
+    "PullType",
     "Queue",
     "SkippedRange",
     "Trigger",

@@ -158,6 +158,11 @@ def atomic() -> AbstractContextManager[Any]:
     return transaction.atomic()
 
 
+def in_transaction() -> bool:
+    """Whether the caller is inside a transaction, and so holds a connection that must not be given up."""
+    return connection.in_atomic_block
+
+
 def connect_ahead() -> None:
     """Connect now if the server can be reached, so that the first statement need not."""
     try:

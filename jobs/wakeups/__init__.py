@@ -8,8 +8,9 @@ Redis is away or a beat was not listening, costs the rest of the beat's sleep. S
 and is never repeated. A burst of any size is few messages and few turns: see ``channel.COALESCE_SECONDS``.
 """
 
+from jobs.wakeups.bell import Bell, the_bell
 from jobs.wakeups.listener import Listener
-from jobs.wakeups.sender import wake_beats
+from jobs.wakeups.sender import wake_beats, wake_pull_workers
 from jobs.wakeups.sleep import Sleep
 
-__all__ = ("Listener", "Sleep", "wake_beats")
+__all__ = ("Bell", "Listener", "Sleep", "the_bell", "wake_beats", "wake_pull_workers")

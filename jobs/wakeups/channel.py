@@ -1,7 +1,7 @@
 """What sender and listener must agree on: where a wake-up is published, and how a burst of them becomes few."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -14,6 +14,8 @@ from redis.retry import Retry
 #: finds whatever was committed while the sender kept silent, and nobody need send again at the end of a burst.
 COALESCE_SECONDS = 0.005
 
+#: Who is told: the beats, or who waits for pull work.
+Kind = Literal["wake", "pull"]
 _SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -35,8 +37,9 @@ class Channel(NamedTuple):
         return Redis.from_url(self.url, **options)
 
 
-def our_channel() -> Channel | None:
-    """The channel of this deployment; None when ``REDIS_URL`` names something else than a Redis, such as a sentinel.
+def our_channel(kind: Kind = "wake") -> Channel | None:
+    """The channel of this deployment for ``kind``; None when ``REDIS_URL`` names something else than a Redis, such as a
+    sentinel.
 
     Processes of one deployment agree on the database's name and, as they share a broker, on Redis' database. Channels
     span Redis' databases, so its number is in the name too: two deployments on one server do not meet.
@@ -44,7 +47,7 @@ def our_channel() -> Channel | None:
     url: str = settings.REDIS_URL
     if urlsplit(url).scheme not in _SCHEMES:
         return None
-    return Channel(url, f"carillon:wake:{_redis_database(url)}:{connection.settings_dict['NAME']}")
+    return Channel(url, f"carillon:{kind}:{_redis_database(url)}:{connection.settings_dict['NAME']}")
 
 
 @cache

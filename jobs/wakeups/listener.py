@@ -12,7 +12,7 @@ from typing import Any
 from redis import RedisError
 
 from jobs.telemetry import get_logger
-from jobs.wakeups.channel import Channel, our_channel
+from jobs.wakeups.channel import Channel, Kind, our_channel
 
 log = get_logger()
 #: Of a server silent for so long an answer is demanded; without one as long again, the connection is taken for dead.
@@ -23,7 +23,8 @@ RECONNECT_SECONDS = 1.0
 class Listener:
     """Subscribes on behalf of one sleeper. ``select`` on it; readable means that ``heard`` will say True."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of: Kind = "wake") -> None:
+        self._of = of
         self._bell, self._clapper = socket.socketpair()
         for end in (self._bell, self._clapper):
             end.setblocking(False)
@@ -36,7 +37,7 @@ class Listener:
 
     def listen(self) -> None:
         """Begin to listen, in a thread of its own; without effect when it does already. Returns at once."""
-        if self._thread is None and (channel := our_channel()):
+        if self._thread is None and (channel := our_channel(self._of)):
             self._thread = threading.Thread(target=self._run, args=(channel,), name="wake-ups", daemon=True)
             self._thread.start()
 

@@ -40,6 +40,13 @@ def wake_beats(*, due_in: timedelta = timedelta()) -> None:
         send()
 
 
+def wake_pull_workers() -> None:
+    """Tell who waits for pull work that some was queued. Called by dispatch after its commit; never raises."""
+    channel = our_channel("pull")
+    if channel is not None:
+        _sender(channel).send()
+
+
 class Sender:
     """Publishes wake-ups on one channel; may be used by several threads.
 

@@ -101,7 +101,7 @@ def process_specs(
     """The processes of Carillon, first to be stopped first. ``ports`` are of ``web`` and, if wanted, ``flower``."""
     spec = partial(ProcessSpec, env=env, cwd=PROJECT_DIR)
     bind = ("--bind", f"{_in_url(options.host)}:{ports['web']}", "--no-control-socket")
-    pool = ("--worker-class", "gthread", "--workers", "2", "--threads", "8", "--graceful-timeout", "10")
+    pool = ("--worker-class", "gthread", "--workers", "2", "--threads", "16", "--graceful-timeout", "10")
     yield spec(
         name="web",
         argv=[sys.executable, "-m", "gunicorn", "scheduler_project.wsgi:application", *bind, *pool],

@@ -41,7 +41,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Channel], L
     with ExitStack() as exits:
 
         def listen(to: Channel) -> Listener:
-            monkeypatch.setattr(listener, "our_channel", lambda: to)
+            monkeypatch.setattr(listener, "our_channel", lambda *_: to)
             found = Listener()
             exits.callback(found.close)
             found.listen()
@@ -225,7 +225,7 @@ class TestListener:
         monkeypatch.setattr(listener, "RECONNECT_SECONDS", 0.02)
         channel, server = mute
         server.settimeout(10)
-        monkeypatch.setattr(listener, "our_channel", lambda: channel)
+        monkeypatch.setattr(listener, "our_channel", lambda *_: channel)
         found = Listener()
         found.listen()
         with server.accept()[0], server.accept()[0]:

@@ -189,6 +189,18 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "parking.replace": lambda s: {"ids": s.ids[:5], "job_ids": s.job_ids[:5]},
     "parking.park_until": lambda s: {"ids": s.ids, "waits": s.some(HOUR)},
     "parking.unpark": lambda s: {"limit": 1000},
+    "pull.offer": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "job_types": ["noop", "webhook"],
+        "limit": 100,
+    },
+    "pull.lock": lambda s: {"ids": s.ids, "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1},
+    "pull.held": lambda s: {
+        "ids": s.ids,
+        "fences": s.some(1),
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+    },
+    "pull.keep_type": lambda s: {"job_type": "noop@1"},
     "queues.lock": lambda s: {"job_types": ["noop", "webhook"], "every": HOUR},
     "queues.open": lambda s: {"job_types": ["noop", "webhook"], "window": 5},
     "queues.measure": lambda s: {

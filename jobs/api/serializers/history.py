@@ -5,12 +5,14 @@ from rest_framework import serializers
 from jobs.actions.schedules import seconds
 from jobs.api.serializers.shared import Shape
 from jobs.core.policies import Priority
+from jobs.core.pull import shown_name
 from jobs.models import Attempt, SkippedRange, Trigger
 from jobs.store.effects import duplicates_prevented
 
 
 class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     job_id = serializers.UUIDField()
+    job_type = serializers.SerializerMethodField()
     priority = serializers.SerializerMethodField()
 
     class Meta:
@@ -22,6 +24,9 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
             "finished_at",
         )  # fmt: skip
         read_only_fields = fields
+
+    def get_job_type(self, trigger: Trigger) -> str:
+        return shown_name(trigger.job_type)
 
     def get_priority(self, trigger: Trigger) -> str:
         return Priority(trigger.priority).label

@@ -23,12 +23,14 @@ class LengthRequired(APIException):
 
 
 class Endpoint(GenericAPIView[Any]):
-    """One resource. ``query_parameters`` are those it knows beside its filters."""
+    """One resource. ``query_parameters`` are those it knows beside its filters; ``scope`` is what a key needs where
+    that does not follow from the method."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     query_parameters: tuple[str, ...] = ()
     #: Fields of an answer that nobody can read again: null in the answer kept for an ``Idempotency-Key``.
     shown_once: tuple[str, ...] = ()
+    scope: str | None = None
     filterset_class: type[FilterSet] | None = None
     pagination_class: Any = None
 

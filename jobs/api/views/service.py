@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from jobs.actions import schedules
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job
+from jobs.actions.pull import types
 from jobs.actions.schedules import seconds
 from jobs.api.firings import preview
 from jobs.api.schema import endpoint
@@ -34,7 +35,9 @@ class JobTypesView(Endpoint):
         operation_id="job_types_list",
     )
     def get(self, request: Request) -> Response:
-        return Response({"results": [_present(job_type) for job_type in registry.all_types()]})
+        registered = {job_type.name: _present(job_type) for job_type in registry.all_types()}
+        own = {declared.name: types.representation(declared) for declared in types.types_of(self.tenant)}
+        return Response({"results": [shown for _, shown in sorted((registered | own).items())]})
 
 
 class JobPreviewView(Endpoint):
@@ -85,6 +88,7 @@ class SchedulePreviewView(Endpoint):
 def _present(job_type: JobType) -> dict[str, Any]:
     return {
         "name": job_type.name,
+        "pull": False,
         "description": job_type.description,
         "timeout_seconds": seconds(job_type.timeout),
         "batch_size": job_type.batch_size,

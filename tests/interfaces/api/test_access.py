@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 from django.urls import URLPattern
 
+from jobs.actions.pull.types import declare_type
 from jobs.api.urls import urlpatterns
 from jobs.models import Job, Trigger
+from tenants.models import Tenant
 from tests.factories import make_job, make_trigger
 from tests.interfaces.api.caller import V1, Caller, noop_job
 
+MISSING = "018f0000-0000-7000-8000-000000000000"
+#: A job type that every tenant of these tests declares for itself.
+PULL_TYPE = "access.type"
 #: Route and method to the body that succeeds for the owner and the status it then gets. ``{job}`` and ``{trigger}``
 #: are the owner's; the trigger is pending unless a state is named.
 ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
@@ -47,9 +52,16 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "dead-letters/replay"): ({"filter": {}}, 200),
     ("GET", "tenant"): (None, 200),
     ("GET", "job-types"): (None, 200),
+    ("GET", "job-types/<str:name>"): (None, 200),
+    ("PUT", "job-types/<str:name>"): ({"timeout_seconds": 5}, 200),
+    ("DELETE", "job-types/<str:name>"): (None, 204),
+    ("POST", "worker/claim"): ({"worker": "w1", "job_types": [PULL_TYPE]}, 200),
+    ("POST", "worker/heartbeat"): ({"triggers": [{"trigger_id": MISSING, "fence": 1}]}, 200),
+    ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),
 }
-OF_ONE_OBJECT = [route for route in ROUTES if "<uuid:" in route[1] or (route[0] == "GET" and "<" in route[1])]
-MISSING = "018f0000-0000-7000-8000-000000000000"
+OF_ONE_OBJECT = [
+    route for route in ROUTES if "<uuid:" in route[1] or (route[0] in ("GET", "DELETE") and "<" in route[1])
+]
 
 
 def methods(pattern: URLPattern) -> list[str]:
@@ -60,7 +72,12 @@ def methods(pattern: URLPattern) -> list[str]:
 
 
 def with_ids(route: str, *, job: object, trigger: object, name: str) -> str:
-    filled = {"<uuid:job_id>": job, "<uuid:trigger_id>": trigger, "<path:name>": name}
+    filled = {
+        "<uuid:job_id>": job,
+        "<uuid:trigger_id>": trigger,
+        "<path:name>": name,
+        "<str:name>": PULL_TYPE if name != MISSING else "missing",
+    }
     for place, value in filled.items():
         route = route.replace(place, str(value))
     return f"{V1}/{route}"
@@ -71,6 +88,8 @@ def url(owner: Caller) -> Callable[[str], str]:
     """Fills a route in with the owner's job and trigger, in a state the route can act on."""
 
     def fill(route: str) -> str:
+        for tenant in Tenant.objects.all() if "worker/" in route else [owner.tenant]:
+            declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
         return with_ids(route, job=job.id, trigger=trigger.id, name=job.name)
@@ -113,8 +132,9 @@ class TestEveryRoute:
     ) -> None:
         url(route)
         before = _everything()
-        response = outsider.call(method, f"/{route}", ROUTES[method, route][0])
-        assert response.status_code < 300
+        path = "/" + route.replace("<str:name>", "another.type")
+        response = outsider.call(method, path, ROUTES[method, route][0])
+        assert response.status_code < 300 or response.status_code == ROUTES[method, route][1]
         assert not any(str(row["id"]) in response.content.decode() for row in before)
         assert [row for row in _everything() if row["tenant_id"] == owner.tenant.id] == before
 
@@ -141,7 +161,8 @@ class TestEveryRoute:
         response = reader.call(method, path, ROUTES[method, route][0])
         assert response.status_code == (200 if method == "GET" else 403)
         if method != "GET":
-            assert "write" in response.json()["detail"]
+            scope = "worker" if route.startswith("worker/") else "write"
+            assert scope in response.json()["detail"]
             assert _everything() == before
 
     @pytest.mark.parametrize(("method", "route"), ROUTES)

@@ -1,0 +1,157 @@
+"""JSON Schemas from outside: checked when they are declared, and asked with a bound on what an answer may cost.
+
+A schema can make its reader work exponentially (``allOf`` of references to ``allOf``), read files and fetch URLs
+(``$ref``), or match a text for ever (``pattern``). So references stay within ``$defs``, patterns are refused, and a
+check has so much of a processor's time. Draft 2020-12.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import jsonschema
+from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
+
+from jobs.core.errors import InvalidInput
+from jobs.core.json_rules import check_json
+
+MAX_SCHEMA_BYTES = 32_768
+MAX_SCHEMA_DEPTH = 24
+#: What checking one payload may take of a processor; one of 64 KiB against a plain schema takes a tenth of it.
+MOST_SECONDS = 0.5
+MOST_ERRORS = 20
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_REFUSED = {
+    "$id": "Leave it out: references stay within the schema.",
+    "$anchor": "Leave it out: refer to $defs by name.",
+    "$dynamicRef": "Use $ref.",
+    "$dynamicAnchor": "Use $ref.",
+    "$vocabulary": "Leave it out.",
+    "pattern": "Patterns are not taken, as some match for ever; use enum, const, minLength or maxLength.",
+    "patternProperties": "Patterns are not taken; use properties or additionalProperties.",
+}
+#: Keywords whose members are named by the caller, and keywords whose content is data.
+_NAMED = frozenset({"properties", "$defs", "dependentSchemas"})
+_DATA = frozenset({"const", "enum", "default", "examples"})
+
+
+class _TooMuch(Exception):
+    """The check took longer than it may."""
+
+
+def check_schema(schema: object, *, field: str) -> None:
+    """Refuse what is no JSON Schema (2020-12) of ours. Raises ``InvalidInput`` under paths below ``field``."""
+    if not isinstance(schema, dict):
+        raise InvalidInput({field: 'Must be a JSON Schema object, such as {"type": "object"}.'})
+    check_json(schema, field=field, max_bytes=MAX_SCHEMA_BYTES, max_depth=MAX_SCHEMA_DEPTH)
+    if schema.get("$schema", DIALECT) != DIALECT:
+        raise InvalidInput({f"{field}.$schema": f"Must be {DIALECT}, or left out."})
+    definitions = schema.get("$defs")
+    names = set(definitions) if isinstance(definitions, dict) else set()
+    _refuse_keywords(schema, field, {"#", *(f"#/$defs/{name}" for name in names)})
+    try:
+        Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise InvalidInput({_path(field, error.absolute_path): _words(error)}) from None
+
+
+def validate(value: object, schema: dict[str, Any], *, field: str) -> None:
+    """Check ``value`` against a schema ``check_schema`` took. Raises ``InvalidInput`` with paths below ``field``."""
+    errors: dict[str, list[str]] = {}
+    try:
+        for found in _timed(schema).iter_errors(value):
+            errors.setdefault(_path(field, found.absolute_path), []).append(_words(found))
+            if len(errors) >= MOST_ERRORS:
+                break
+    except (_TooMuch, RecursionError):
+        _refuse(
+            field, "Checking it against the type's schema takes too long; simplify the schema or the payload."
+        )
+    if errors:
+        raise InvalidInput(errors)
+
+
+def _refuse_keywords(schema: object, path: str, references: set[str]) -> None:
+    if isinstance(schema, list):
+        for index, item in enumerate(schema):
+            _refuse_keywords(item, f"{path}[{index}]", references)
+    if not isinstance(schema, dict):
+        return
+    for keyword, content in schema.items():
+        here = f"{path}.{keyword}"
+        if keyword in _REFUSED:
+            _refuse(here[:200], _REFUSED[keyword])
+        if keyword == "$ref" and content not in references:
+            _refuse(here, "Must name one of the schema's own $defs, such as #/$defs/address.")
+        if keyword in _NAMED and isinstance(content, dict):
+            for name, inner in content.items():
+                _refuse_keywords(inner, f"{here}.{name}"[:200], references)
+        elif keyword not in _DATA:
+            _refuse_keywords(content, here[:200], references)
+
+
+def _timed(schema: dict[str, Any]) -> Any:
+    """A validator of ``schema`` that gives up by ``_TooMuch`` once its time is over."""
+    until = time.thread_time() + MOST_SECONDS
+
+    def timing(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        def timed(validator: Any, content: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            if time.thread_time() > until:
+                raise _TooMuch
+            yield from check(validator, content, instance, schema) or ()
+
+        return timed
+
+    checks = {**Draft202012Validator.VALIDATORS, "uniqueItems": _unique_items}
+    return extend(Draft202012Validator, {name: timing(check) for name, check in checks.items()})(schema)
+
+
+def _unique_items(
+    _: Any, wanted: object, instance: object, __: object
+) -> Iterator[jsonschema.ValidationError]:
+    # The library's own compares every item with every other.
+    if wanted and isinstance(instance, list):
+        texts = {json.dumps(_plain(item), sort_keys=True) for item in instance}
+        if len(texts) < len(instance):
+            yield jsonschema.ValidationError("has items that are not unique")
+
+
+def _plain(value: object) -> object:
+    """To JSON Schema 1.0 is 1. Recursion is bounded: ``check_json`` has bounded the depth."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
+
+
+def _path(field: str, steps: Any) -> str:
+    return field + "".join(f"[{step}]" if isinstance(step, int) else f".{step[:40]}" for step in steps)
+
+
+def _words(error: Any) -> str:
+    """What the schema demands, without the offending value: payloads hold secrets."""
+    keyword, demanded = error.validator, error.validator_value
+    match keyword:
+        case "required":
+            return f"Is incomplete: {error.message[:200]}."
+        case "type":
+            kinds = demanded if isinstance(demanded, list) else [demanded]
+            return f"Must be of type {' or '.join(map(str, kinds))}."
+        case "additionalProperties" | "unevaluatedProperties":
+            return "Has fields that the type's schema does not know."
+        case "enum" | "const":
+            return f"Must be {json.dumps(demanded)[:200]}" + (
+                " or one of these." if keyword == "enum" else "."
+            )
+        case None:
+            return "Nothing is accepted here."
+    return f"Does not satisfy {keyword}: {json.dumps(demanded)[:200]}."
+
+
+def _refuse(field: str, message: str) -> NoReturn:
+    raise InvalidInput({field: message})

@@ -1,0 +1,175 @@
+"""Declaring pull types, and finding the job type that a tenant's word names: its own, or a registered one.
+
+A type that still has jobs cannot be withdrawn: their firings would wait for ever. Whoever writes a job of a type locks
+the type's row against that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from jobs.actions.fields import Fields
+from jobs.actions.pull import json_schema
+from jobs.actions.schedules import seconds
+from jobs.core.errors import Conflict, InvalidInput, NotFound
+from jobs.core.pull import LONGEST_NAME, is_pull, shown_name, stored_name
+from jobs.core.states import UNFINISHED
+from jobs.handlers import registry
+from jobs.handlers.registry import UnknownJobType
+from jobs.models import Job, PullType, Trigger
+from jobs.store import db, history, pull
+from tenants.models import Tenant
+
+#: Pull types a tenant may have; each is a lane to every beat.
+MOST_TYPES = 100
+LONGEST_TIMEOUT_SECONDS = 86_400
+LONGEST_DESCRIPTION = 500
+MOST_IN_FLIGHT = 1_000_000
+FIELDS = ("description", "payload_schema", "timeout_seconds", "max_in_flight")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What writing a job needs of its type. ``job_type`` is what is stored; ``check`` raises ``InvalidInput``."""
+
+    job_type: str
+    timeout: timedelta
+    check: Callable[[Any], None]
+    target: Callable[[dict[str, Any]], str] | None = None
+
+
+def kind_of(name: object, *, tenant: Tenant) -> Kind:
+    """The type that ``tenant`` calls ``name``, its own before a registered one. Raises ``UnknownJobType``."""
+    shown = (
+        shown_name(name)
+        if isinstance(name, str) and name.endswith(stored_name("", tenant_id=tenant.id))
+        else name
+    )
+    own = _find(tenant, shown) if isinstance(shown, str) else None
+    if own is not None:
+        return Kind(own.job_type, own.timeout, lambda payload: _check(own, payload))
+    try:
+        registered = registry.get(name)  # type: ignore[arg-type]
+    except UnknownJobType:
+        raise UnknownJobType(str(name), known=names(tenant)) from None
+    return Kind(
+        registered.name,
+        registered.timeout,
+        lambda payload: registry.validate_payload(registered.name, payload),
+        registered.target,
+    )
+
+
+def names(tenant: Tenant) -> list[str]:
+    """Every job type the tenant may use."""
+    own = PullType.objects.filter(tenant=tenant).values_list("name", flat=True)
+    return sorted({*own, *(job_type.name for job_type in registry.all_types())})
+
+
+def types_of(tenant: Tenant) -> list[PullType]:
+    """The tenant's pull types by name."""
+    return list(PullType.objects.filter(tenant=tenant).order_by("name"))
+
+
+def find_type(*, tenant: Tenant, name: str) -> PullType:
+    """One of the tenant's pull types. Raises ``NotFound``."""
+    found = _find(tenant, name)
+    if found is None:
+        raise NotFound("There is no such job type.")
+    return found
+
+
+def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[PullType, bool]:
+    """Create the pull type ``name`` or replace its declaration. Returns it and whether it is new; may be repeated.
+
+    Jobs that exist keep their payloads and time-outs. Raises ``InvalidInput``, and ``Conflict`` when a registered type
+    has the name or the tenant has ``MOST_TYPES``.
+    """
+    columns = _parse(name, declaration)
+    if any(job_type.name == name for job_type in registry.all_types()):
+        raise Conflict(f"{name} is a job type of this installation; choose another name.", field="name")
+    with db.atomic():
+        Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
+        now = history.database_now()
+        found = _find(tenant, name)
+        if found is None and len(types_of(tenant)) >= MOST_TYPES:
+            raise Conflict(f"There are {MOST_TYPES} pull types already; delete one.", field="name")
+        declared = found or PullType(
+            tenant=tenant, name=name, job_type=stored_name(name, tenant_id=tenant.id), created_at=now
+        )
+        for column, value in columns.items():
+            setattr(declared, column, value)
+        declared.updated_at = now
+        declared.save()
+        return declared, found is None
+
+
+def withdraw_type(*, tenant: Tenant, name: str) -> None:
+    """Delete a pull type. Raises ``NotFound``, and ``Conflict`` while living jobs or unfinished triggers are of it."""
+    with db.atomic():
+        found = PullType.objects.select_for_update().filter(tenant=tenant, name=name).first()
+        if found is None:
+            raise NotFound("There is no such job type.")
+        of_it = {"tenant": tenant, "job_type": found.job_type}
+        if Job.objects.filter(**of_it, deleted_at=None).exists():
+            raise Conflict("Jobs are of this type; delete them first.")
+        if any(Trigger.objects.filter(**of_it, state=state).exists() for state in sorted(UNFINISHED)):
+            raise Conflict("Firings of this type have not ended yet; wait for them or cancel them.")
+        found.delete()
+
+
+def hold_type(job_type: str) -> None:
+    """Keep a stored job type from being withdrawn until the transaction ends. Raises ``InvalidInput`` when it was."""
+    if is_pull(job_type) and not pull.keep_type(job_type):
+        raise InvalidInput({"job_type": f"The job type {shown_name(job_type)} was just deleted."})
+
+
+def representation(declared: PullType) -> dict[str, Any]:
+    """A pull type as ``GET /job-types`` shows it."""
+    return {
+        "name": declared.name,
+        "pull": True,
+        "description": declared.description,
+        "timeout_seconds": seconds(declared.timeout),
+        "batch_size": 1,
+        "max_in_flight": declared.max_in_flight,
+        "payload_schema": declared.payload_schema,
+    }
+
+
+def _parse(name: str, declaration: object) -> dict[str, Any]:
+    if not isinstance(declaration, dict):
+        raise InvalidInput({"": "A job type is a JSON object."})
+    fields = Fields(declaration, known=FIELDS)
+    if not registry.NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        fields.complain(
+            "name",
+            f"Use 1 to {LONGEST_NAME} lower-case letters, digits, '_' and '.', beginning with a letter.",
+        )
+    schema = fields.get("payload_schema")
+    if schema is not None:
+        fields.collect(lambda: json_schema.check_schema(schema, field="payload_schema"))
+    columns = {
+        "description": fields.text("description", LONGEST_DESCRIPTION),
+        "payload_schema": schema,
+        "timeout": fields.seconds(
+            "timeout_seconds", 1, LONGEST_TIMEOUT_SECONDS, default=timedelta(seconds=60)
+        ),
+        "max_in_flight": fields.number("max_in_flight", 1, MOST_IN_FLIGHT, whole=True),
+    }
+    fields.finish()
+    return columns
+
+
+def _find(tenant: Tenant, name: str) -> PullType | None:
+    if not registry.NAME.fullmatch(name):
+        return None
+    return PullType.objects.filter(tenant=tenant, name=name).first()
+
+
+def _check(declared: PullType, payload: Any) -> None:
+    if not isinstance(payload, dict):
+        raise InvalidInput({"payload": "A payload is a JSON object, such as {}."})
+    if declared.payload_schema is not None:
+        json_schema.validate(payload, declared.payload_schema, field="payload")

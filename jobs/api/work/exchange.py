@@ -1,0 +1,162 @@
+"""``/worker/claim``, ``/worker/heartbeat`` and ``/worker/complete``, for keys of the scope ``worker``."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.pull.types import find_type
+from jobs.actions.schedules import instant_text, seconds
+from jobs.api.schema import endpoint
+from jobs.api.views.base import Endpoint
+from jobs.api.work import bodies
+from jobs.api.work.shapes import (
+    ClaimedSerializer,
+    ClaimRequestSerializer,
+    CompletedSerializer,
+    CompleteRequestSerializer,
+    HeartbeatRequestSerializer,
+    HeartbeatSerializer,
+)
+from jobs.conf import engine_settings
+from jobs.core.errors import InvalidInput, NotFound
+from jobs.core.pull import shown_name
+from jobs.engine import pull
+
+_TRIGGER = "018f6d3e-7c1a-7000-8000-000000000001"
+
+
+class ClaimView(Endpoint):
+    scope = "worker"
+
+    @endpoint(
+        "Take triggers of your pull types to run, or wait for some",
+        request=ClaimRequestSerializer,
+        responses={200: ClaimedSerializer},
+        examples=[
+            OpenApiExample(
+                "Wait for one",
+                value={
+                    "worker": "render-1",
+                    "job_types": ["invoice.render"],
+                    "capacity": 1,
+                    "wait_seconds": 20,
+                },
+                request_only=True,
+            )
+        ],
+        operation_id="worker_claim",
+    )
+    def post(self, request: Request) -> Response:
+        asked = bodies.claim(self.body())
+        taken = pull.claim(
+            tenant_id=self.tenant.id,
+            job_types=self._stored(asked.job_types),
+            capacity=asked.capacity,
+            worker=asked.worker,
+            wait_seconds=asked.wait_seconds,
+            gone=_hangs_up(request),
+        )
+        lease = seconds(engine_settings().worker_lease)
+        return Response({"triggers": [_work(*work) for work in taken], "lease_seconds": lease})
+
+    def _stored(self, job_types: list[str]) -> list[str]:
+        try:
+            return [find_type(tenant=self.tenant, name=name).job_type for name in dict.fromkeys(job_types)]
+        except NotFound:
+            known = "declare each with PUT /job-types/{name} first"
+            raise InvalidInput({"job_types": f"Not all of them are pull types of yours; {known}."}) from None
+
+
+class HeartbeatView(Endpoint):
+    scope = "worker"
+
+    @endpoint(
+        "Keep what you run, report its progress, and learn of cancels",
+        request=HeartbeatRequestSerializer,
+        responses={200: HeartbeatSerializer},
+        examples=[
+            OpenApiExample(
+                "Half way",
+                value={"triggers": [{"trigger_id": _TRIGGER, "fence": 1, "progress": {"fraction": 0.5}}]},
+                request_only=True,
+            )
+        ],
+        operation_id="worker_heartbeat",
+    )
+    def post(self, request: Request) -> Response:
+        statuses = pull.heartbeat(tenant_id=self.tenant.id, reports=bodies.heartbeat(self.body()))
+        return Response(
+            {"triggers": [{"trigger_id": str(key), "status": status} for key, status in statuses.items()]}
+        )
+
+
+class CompleteView(Endpoint):
+    scope = "worker"
+
+    @endpoint(
+        "Say how an attempt ended",
+        request=CompleteRequestSerializer,
+        responses={200: CompletedSerializer},
+        problems=(404, 409),
+        examples=[
+            OpenApiExample(
+                "Success",
+                value={"trigger_id": _TRIGGER, "fence": 1, "outcome": "succeeded", "result": {"pages": 3}},
+                request_only=True,
+            ),
+            OpenApiExample(
+                "Failure to be retried in a minute or later",
+                value={
+                    "trigger_id": _TRIGGER,
+                    "fence": 1,
+                    "outcome": "failed",
+                    "error": {"message": "The printer is busy.", "code": "printer_busy"},
+                    "retry_after_seconds": 60,
+                },
+                request_only=True,
+            ),
+        ],
+        operation_id="worker_complete",
+    )
+    def post(self, request: Request) -> Response:
+        grip, outcome = bodies.complete(self.body())
+        return Response(asdict(pull.complete(tenant_id=self.tenant.id, grip=grip, outcome=outcome)))
+
+
+def _work(job_type: str, row: Any) -> dict[str, Any]:
+    return {
+        "trigger_id": str(row.id),
+        "fence": row.fence,
+        "attempt_id": str(row.attempt_id),
+        "attempt_number": row.attempt_count,
+        "job_id": str(row.job_id),
+        "job_name": row.job_name,
+        "job_type": shown_name(job_type),
+        "scheduled_for": instant_text(row.scheduled_for),
+        "idempotency_key": row.idempotency_key,
+        "timeout_seconds": seconds(row.timeout),
+        "payload": row.payload,
+        "checkpoint": row.checkpoint,
+    }
+
+
+def _hangs_up(request: Request) -> Callable[[], bool]:
+    """Whether the caller has closed the connection, where the server lets us see it: work must not go to nobody."""
+    peer = request.META.get("gunicorn.socket")
+
+    def gone() -> bool:
+        if not isinstance(peer, socket.socket):
+            return False
+        try:
+            return peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except (BlockingIOError, ValueError):
+            return False  # open and silent; or TLS, which cannot be peeked at
+        except OSError:
+            return True
+
+    return gone

@@ -1,0 +1,61 @@
+"""``/job-types/{name}``: a tenant's own job types, served by its pull workers."""
+
+from drf_spectacular.utils import OpenApiExample
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.pull import types
+from jobs.api.schema import endpoint
+from jobs.api.serializers.service import JobTypeSerializer
+from jobs.api.views.base import Endpoint
+from jobs.api.work.shapes import DeclarationSerializer
+
+_EXAMPLE = OpenApiExample(
+    "A type with a schema",
+    value={
+        "description": "Renders an invoice.",
+        "payload_schema": {
+            "type": "object",
+            "properties": {"invoice": {"type": "integer", "minimum": 1}},
+            "required": ["invoice"],
+            "additionalProperties": False,
+        },
+        "timeout_seconds": 300,
+        "max_in_flight": 4,
+    },
+    request_only=True,
+)
+
+
+class JobTypeView(Endpoint):
+    @endpoint(
+        "Read one of your pull types",
+        responses={200: JobTypeSerializer},
+        problems=(404,),
+        operation_id="job_types_read",
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return Response(types.representation(types.find_type(tenant=self.tenant, name=name)))
+
+    @endpoint(
+        "Declare a job type that your pull workers serve, or replace its declaration",
+        request=DeclarationSerializer,
+        responses={200: JobTypeSerializer, 201: JobTypeSerializer},
+        problems=(404, 409),
+        examples=(_EXAMPLE,),
+        operation_id="job_types_declare",
+    )
+    def put(self, request: Request, name: str) -> Response:
+        declared, new = types.declare_type(tenant=self.tenant, name=name, declaration=self.body())
+        return Response(types.representation(declared), status=201 if new else 200)
+
+    @endpoint(
+        "Delete one of your pull types; not while it has jobs or unfinished firings",
+        responses={204: None},
+        problems=(404, 409),
+        operation_id="job_types_delete",
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        self.refuse_body()
+        types.withdraw_type(tenant=self.tenant, name=name)
+        return Response(status=204)

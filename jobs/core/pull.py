@@ -1,0 +1,24 @@
+"""How the job types that tenants declare are named: each tenant's ``billing`` is a type, and a queue, of its own.
+
+Stored as ``billing@<tenant id>``, so that queues, windows and caps never mix what belongs to two tenants; no registered
+type can be called so. Callers see and write ``billing``.
+"""
+
+MARK = "@"
+#: What is left of the column beside the mark and the largest tenant id.
+LONGEST_NAME = 40
+
+
+def stored_name(name: str, *, tenant_id: int) -> str:
+    """What jobs and triggers of the tenant's pull type ``name`` have as their job type."""
+    return f"{name}{MARK}{tenant_id}"
+
+
+def shown_name(job_type: str) -> str:
+    """The job type as its tenant knows it, whichever kind it is."""
+    return job_type.partition(MARK)[0]
+
+
+def is_pull(job_type: str) -> bool:
+    """Whether pull workers serve a stored job type, rather than Celery's."""
+    return MARK in job_type

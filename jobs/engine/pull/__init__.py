@@ -1,0 +1,10 @@
+"""Pull workers: claim, heartbeat and complete over HTTP, in any language (docs/pull-workers.md).
+
+Dispatch decides as for every other type: a trigger it queues waits, without a message, for whoever asks. From the claim
+on each report names the trigger and its fence, and goes through the statements Celery's workers use.
+"""
+
+from jobs.engine.pull.offers import claim
+from jobs.engine.pull.reports import Completed, Report, StaleFence, complete, heartbeat
+
+__all__ = ("Completed", "Report", "StaleFence", "claim", "complete", "heartbeat")

@@ -1,0 +1,98 @@
+"""Claim by asking: take what is queued, or wait for it without a connection to the database.
+
+Killed between the claim's commit and its answer, or with the asker gone, the leases run out and reap retries.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from jobs.conf import engine_settings
+from jobs.store import db, pull
+from jobs.store.insight import workers
+from jobs.store.pull import Work
+from jobs.telemetry import get_logger
+from jobs.wakeups import the_bell
+from jobs.wakeups.bell import LOOK_SECONDS, POLL_SECONDS
+
+log = get_logger()
+#: Workers whose presence need not be written anew with each question, until when, and for which types.
+_announced: dict[str, tuple[float, tuple[str, ...]]] = {}
+MOST_REMEMBERED = 10_000
+
+
+def claim(
+    *,
+    tenant_id: int,
+    job_types: Sequence[str],
+    capacity: int,
+    worker: str,
+    wait_seconds: float = 0.0,
+    gone: Callable[[], bool] = lambda: False,
+) -> list[Work]:
+    """Claim up to ``capacity`` triggers of these stored job types.
+
+    While there is nothing, waits up to ``wait_seconds`` and looks again whenever dispatch may have queued some, unless
+    ``CARILLON_LONG_POLLS`` callers wait in this process already. ``gone`` says that nobody waits for the answer any
+    more. Inside a transaction (a claim with an ``Idempotency-Key``) it never waits.
+    """
+    bell, until = the_bell(), time.monotonic() + wait_seconds
+    heard = bell.rings
+    rows = _take(tenant_id, job_types, capacity, worker)
+    _announce(tenant_id, job_types, capacity, worker)
+    if rows or wait_seconds <= 0 or db.in_transaction() or not _places().acquire(blocking=False):
+        return rows
+    try:
+        while not rows and (left := until - time.monotonic()) > 0:
+            db.disconnect()
+            heard = _wait(heard, seconds=left)
+            if gone():
+                return []
+            rows = _take(tenant_id, job_types, capacity, worker)
+        return rows
+    finally:
+        _places().release()
+
+
+def places() -> threading.BoundedSemaphore:
+    """The places in this process for requests that wait."""
+    return _places()
+
+
+@cache
+def _places() -> threading.BoundedSemaphore:
+    return threading.BoundedSemaphore(engine_settings().long_polls)
+
+
+def _wait(heard: int, *, seconds: float) -> int:
+    began = time.monotonic()
+    rings = the_bell().wait(heard=heard, seconds=min(seconds, POLL_SECONDS))
+    # One look answers all that rang meanwhile.
+    time.sleep(max(0.0, min(seconds, LOOK_SECONDS) - (time.monotonic() - began)))
+    return rings
+
+
+def _take(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> list[Work]:
+    rows = pull.claim(
+        tenant_id=tenant_id,
+        job_types=job_types,
+        limit=capacity,
+        worker=worker,
+        lease=engine_settings().worker_lease,
+    )
+    for _, row in rows:
+        log.debug("claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence)
+    return rows
+
+
+def _announce(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> None:
+    """Let ``explain`` and the console know of the worker; under its tenant's mark, as names are free."""
+    name = f"{worker}@{tenant_id}"
+    now = time.monotonic()
+    if _announced.get(name, (0.0, ()))[1] == tuple(job_types) and now < _announced[name][0]:
+        return
+    workers.announce(name=name, queues=[f"jobs.{job_type}" for job_type in job_types], concurrency=capacity)
+    if len(_announced) >= MOST_REMEMBERED:
+        _announced.clear()
+    _announced[name] = (now + workers.ANNOUNCED_EVERY.total_seconds(), tuple(job_types))

@@ -1,0 +1,153 @@
+"""Heartbeat and complete: what a pull worker reports of what it holds, each under the fence it claimed it with.
+
+A report that comes too late changes nothing but the attempt it is about, which is kept as ``stale``. All may be
+repeated: the same completion is answered alike, however often it comes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from jobs.conf import engine_settings
+from jobs.core.errors import Conflict, NotFound
+from jobs.core.states import AttemptState, TriggerState
+from jobs.engine.worker.finisher import Finisher
+from jobs.handlers import outcome as outcomes
+from jobs.handlers.outcome import Outcome
+from jobs.models import Attempt, Trigger
+from jobs.store import db, execution, pull
+from jobs.store.execution import Finish, Grip
+
+#: What completions may say twice: a state a worker's report gives an attempt.
+_REPORTED = {
+    "succeeded": AttemptState.SUCCEEDED,
+    "failed": AttemptState.FAILED,
+    "cancelled": AttemptState.CANCELLED,
+}
+
+
+class StaleFence(Conflict):
+    """The trigger moved on under another fence: its worker is to stop (HTTP 409)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None leaves what there is."""
+
+    grip: Grip
+    progress: dict[str, Any] | None = None
+    checkpoint: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What is known for good of a completed attempt: no repetition is answered otherwise."""
+
+    trigger_id: UUID
+    fence: int
+    attempt_id: UUID
+    attempt_number: int
+    attempt_state: AttemptState
+
+
+def heartbeat(*, tenant_id: int, reports: Sequence[Report]) -> dict[UUID, str]:
+    """Prolong the leases of what is held. Returns for each trigger ``held``, ``cancel``, ``timed_out`` or ``lost``.
+
+    ``cancel``: still held, but asked to stop. What has had its job's time-out ends here as ``timed_out``. What is not
+    the tenant's is ``lost``, as what never was. Opens a transaction; may be repeated.
+    """
+    with db.atomic():
+        rows = pull.hold(tenant_id=tenant_id, grips=[report.grip for report in reports])
+        overdue = {row.id: row for row in rows if row.overdue}
+        _end_overdue(list(overdue.values()))
+        kept = [Grip(row.id, row.fence) for row in rows if row.id not in overdue]
+        ours = execution.renew(grips=kept, lease=engine_settings().worker_lease) if kept else {}
+        for report in reports:
+            if report.grip in kept and (report.progress is not None or report.checkpoint is not None):
+                execution.note_progress(
+                    grip=report.grip, progress=report.progress, checkpoint=report.checkpoint
+                )
+    held = {grip: "cancel" if ours[grip.id] else "held" for grip in kept if grip.id in ours}
+    held |= {Grip(row.id, row.fence): "timed_out" for row in overdue.values()}
+    return {report.grip.id: held.get(report.grip, "lost") for report in reports}
+
+
+def complete(*, tenant_id: int, grip: Grip, outcome: Outcome) -> Completed:
+    """Write how an attempt ended, and what follows from it: a retry, a dead letter, the end.
+
+    Raises ``NotFound``, ``StaleFence``, and ``Conflict`` when it was completed otherwise before, or when it says
+    cancelled though nobody asked. Opens a transaction; may be repeated.
+    """
+    with db.atomic():
+        rows = pull.hold(tenant_id=tenant_id, grips=[grip])
+        if rows:
+            return _finish(rows[0], outcome)
+        attempt = _attempt_under(tenant_id, grip)
+        if attempt is not None and attempt.state == AttemptState.LOST:
+            _keep_as_stale(attempt, outcome)
+            attempt = None
+    if attempt is None or attempt.state == AttemptState.STALE:
+        raise StaleFence("The trigger is no longer yours under this fence: stop, its work goes on elsewhere.")
+    if attempt.state != _REPORTED[outcome.kind]:
+        raise Conflict(f"The attempt has ended already: it is {attempt.state}.")
+    return _completed(attempt)
+
+
+def _finish(row: Any, outcome: Outcome) -> Completed:
+    if outcome.kind == "cancelled" and not row.cancel_requested:
+        raise Conflict("Nobody asked to cancel it; report succeeded or failed.", field="outcome")
+    finisher = Finisher(flush_seconds=0)
+    finisher.add(row, outcome)
+    finisher.flush()
+    return Completed(row.id, row.fence, row.attempt_id, row.attempt_count, _REPORTED[outcome.kind])
+
+
+def _end_overdue(rows: Sequence[Any]) -> None:
+    finisher = Finisher(flush_seconds=0)
+    for row in rows:
+        finisher.add(row, _overstayed(row))
+    finisher.flush()
+
+
+def _overstayed(row: Any) -> Outcome:
+    if row.cancel_requested:
+        return outcomes.cancelled(message="The worker ignored the cancel until the time-out.")
+    return outcomes.timed_out(limit=row.timeout)
+
+
+def _attempt_under(tenant_id: int, grip: Grip) -> Attempt | None:
+    """The attempt made under that fence, if any. Raises ``NotFound`` when the trigger is not the tenant's."""
+    if not Trigger.objects.filter(tenant_id=tenant_id, id=grip.id).exists():
+        raise NotFound("There is no such trigger.")
+    made = Attempt.objects.filter(trigger_id=grip.id, tenant_id=tenant_id, fence=grip.fence)
+    return made.order_by("-number").first()
+
+
+def _keep_as_stale(attempt: Attempt, outcome: Outcome) -> None:
+    """A late outcome is kept, and changes nothing else (DESIGN §2.3)."""
+    execution.finish(
+        [
+            Finish(
+                grip=Grip(attempt.trigger_id, attempt.fence),
+                attempt_id=attempt.id,
+                attempt_started_at=attempt.started_at,
+                state=TriggerState.SUCCEEDED,
+                attempt_state=AttemptState.STALE,
+                delay=timedelta(),
+                error_code=outcome.error_code,
+                error_class=outcome.error_class,
+                error_message=outcome.error_message,
+                traceback=outcome.traceback,
+                http_status=outcome.http_status,
+                response_excerpt=outcome.response_excerpt,
+            )
+        ]
+    )
+
+
+def _completed(attempt: Attempt) -> Completed:
+    return Completed(
+        attempt.trigger_id, attempt.fence, attempt.id, attempt.number, AttemptState(attempt.state)
+    )

@@ -1,0 +1,53 @@
+"""Pull: what is queued for a tenant's pull workers, and what they hold (docs/pull-workers.md).
+
+The rest is ``execution``'s: claim, renew and finish, each a CAS on ``(id, fence, state)``. All functions join the
+caller's transaction.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from jobs.store import db, execution
+from jobs.store.execution import Grip
+
+_SQL = db.queries("pull")
+
+
+class Work(NamedTuple):
+    """A trigger that was claimed: its stored job type and its row of ``execution.claim``."""
+
+    job_type: str
+    row: Any
+
+
+def claim(
+    *, tenant_id: int, job_types: Sequence[str], limit: int, worker: str, lease: timedelta
+) -> list[Work]:
+    """Claim up to ``limit`` of what is queued of these stored job types.
+
+    A trigger that was in the hand of a process that died comes alone, so that the next crash names its cause. Opens a
+    transaction.
+    """
+    with db.atomic():
+        rows = _SQL["offer"](tenant_id=tenant_id, job_types=list(job_types), limit=limit)
+        if rows and rows[0].suspect:
+            rows = rows[:1]
+        grips = [Grip(row.id, row.fence) for row in rows if not row.suspect or len(rows) == 1]
+        if not grips:
+            return []
+        types = {row.id: row.job_type for row in rows}
+        claimed = execution.claim(grips=grips, worker=worker, celery_task_id="", lease=lease)
+        return [Work(types[row.id], row) for row in claimed]
+
+
+def hold(*, tenant_id: int, grips: Sequence[Grip]) -> list[Any]:
+    """Lock those of ``grips`` that are the tenant's, and return those still running under their fences."""
+    ids = [grip.id for grip in grips]
+    _SQL["lock"](ids=ids, tenant_id=tenant_id)
+    return _SQL["held"](ids=ids, fences=[grip.fence for grip in grips], tenant_id=tenant_id)
+
+
+def keep_type(job_type: str) -> bool:
+    """Keep a pull type from being deleted until the transaction ends. False: there is none."""
+    return bool(_SQL["keep_type"](job_type=job_type))

@@ -1,0 +1,48 @@
+-- What pull workers need beside the statements every worker shares (execution.sql): to find what is queued for them, and
+-- to find again what they hold, of their own tenant alone.
+
+-- name: offer
+-- The queued triggers that a pull worker may claim next, first come first served, but that each level of priority is
+-- worth a second. They stay locked until the claim that follows is committed, so that no two workers are offered the same.
+-- locks: trigger rows, SKIP LOCKED, held to the end of the claim
+-- index: trigger_in_flight
+-- returns: id, fence, job_type, suspect
+SELECT id, fence, job_type, suspect FROM jobs_trigger
+WHERE tenant_id = %(tenant_id)s AND job_type = ANY(%(job_types)s::text[]) AND state = 'queued'
+ORDER BY queued_at + priority * interval '1 second', id
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: lock
+-- Lock triggers of one tenant, so that two reports about one take turns.
+-- locks: trigger rows by id
+-- index: primary key
+-- returns: id
+SELECT id FROM jobs_trigger
+WHERE id = ANY(%(ids)s::uuid[]) AND tenant_id = %(tenant_id)s
+ORDER BY id
+FOR NO KEY UPDATE;
+
+-- name: held
+-- Triggers running under the fences given, with all that finishing them needs. The caller has locked them.
+-- index: primary key, jobs_attempt_trigger
+-- returns: one row a trigger still held; overdue: its attempt has had its time
+SELECT t.id, t.fence, t.job_id, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
+       carillon_clock() - t.started_at AS elapsed, job.retry_policy, job.delivery, job.timeout, tenant.slug AS tenant,
+       attempt.id AS attempt_id, attempt.started_at AS attempt_started_at,
+       carillon_clock() - attempt.started_at > job.timeout AS overdue
+FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence), LATERAL (
+    SELECT * FROM jobs_trigger WHERE id = w.id AND tenant_id = %(tenant_id)s OFFSET 0) t, LATERAL (
+    SELECT retry_policy, delivery, timeout FROM jobs_job WHERE id = t.job_id OFFSET 0) job, LATERAL (
+    SELECT slug FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant, LATERAL (
+    SELECT id, started_at FROM jobs_attempt a
+    WHERE a.trigger_id = t.id AND a.fence = t.fence AND a.number = t.attempt_count AND a.state = 'started'
+    ORDER BY a.number LIMIT 1) attempt
+WHERE t.fence = w.fence AND t.state = 'running';
+
+-- name: keep_type
+-- Keep a pull type from being deleted until the transaction ends.
+-- locks: the type's row, shared
+-- index: jobs_pulltype's unique job_type
+-- returns: id
+SELECT id FROM jobs_pulltype WHERE job_type = %(job_type)s FOR KEY SHARE;

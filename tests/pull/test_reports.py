@@ -1,0 +1,242 @@
+"""Heartbeat and complete: each proves its fence, and may be repeated."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from jobs.models import Job
+from tests.factories import HOUR, LEASE, MINUTE, SECOND, attempts, make_tenant, row, state_of
+from tests.interfaces.api.caller import Caller, faulty_fields
+from tests.pull.conftest import claim, declare, grip, pull_job, queued
+
+pytestmark = pytest.mark.django_db
+Clock = Callable[[Any], None]
+Turn = Callable[[], float]
+
+
+@pytest.fixture
+def work(tenant: Any, worker: Caller) -> dict[str, Any]:
+    """A claimed trigger, as the worker knows it."""
+    queued(pull_job(tenant, retry_policy={"max_attempts": 3}, timeout=10 * MINUTE))
+    return claim(worker)[0]
+
+
+def stored(work: dict[str, Any]) -> dict[str, Any]:
+    return row(UUID(work["trigger_id"]))
+
+
+def complete(worker: Caller, work: dict[str, Any], outcome: str = "succeeded", **more: Any) -> Any:
+    return worker.post("/worker/complete", grip(work) | {"outcome": outcome} | more)
+
+
+def beat(worker: Caller, work: dict[str, Any], **more: Any) -> str:
+    response = worker.post("/worker/heartbeat", {"triggers": [grip(work) | more]})
+    assert response.status_code == 200, response.content
+    [answer] = response.json()["triggers"]
+    assert answer["trigger_id"] == work["trigger_id"]
+    return answer["status"]
+
+
+class TestComplete:
+    def test_keeps_the_result(self, worker: Caller, work: dict[str, Any]) -> None:
+        response = complete(worker, work, result={"pages": 3})
+        assert response.status_code == 200, response.content
+        assert response.json() == {
+            **grip(work),
+            "attempt_id": work["attempt_id"],
+            "attempt_number": 1,
+            "attempt_state": "succeeded",
+        }
+        assert (stored(work)["state"], stored(work)["result"]) == ("succeeded", {"pages": 3})
+
+    def test_is_answered_alike_when_repeated(
+        self, worker: Caller, work: dict[str, Any], turn: Turn, clock: Clock
+    ) -> None:
+        first = complete(worker, work, "failed", error={"message": "busy"})
+        assert complete(worker, work, "failed").json() == first.json()
+        assert stored(work)["state"] == "retrying"
+        clock(HOUR)
+        turn()
+        assert stored(work)["fence"] == work["fence"] + 1
+        before = stored(work)
+        assert complete(worker, work, "failed").json() == first.json()
+        assert stored(work) == before
+
+    def test_refuses_to_be_told_otherwise(self, worker: Caller, work: dict[str, Any]) -> None:
+        complete(worker, work)
+        assert complete(worker, work, "failed").status_code == 409
+        assert stored(work)["state"] == "succeeded"
+
+    def test_retries_a_failure_with_what_was_told_of_it(self, worker: Caller, work: dict[str, Any]) -> None:
+        error = {"message": "busy", "code": "printer_busy", "kind": "Busy", "traceback": "line 1"}
+        complete(worker, work, "failed", error=error, retry_after_seconds=3600)
+        assert stored(work)["state"] == "retrying"
+        assert stored(work)["due_at"] - stored(work)["started_at"] >= HOUR
+        [attempt] = attempts(UUID(work["trigger_id"]))
+        assert (attempt.error_message, attempt.error_code) == ("busy", "printer_busy")
+        assert (attempt.error_class, attempt.traceback) == ("Busy", "line 1")
+
+    def test_buries_a_permanent_failure_and_pauses_on_request(
+        self, worker: Caller, work: dict[str, Any]
+    ) -> None:
+        complete(worker, work, "failed", permanent=True, pause_job=True)
+        assert (stored(work)["state"], stored(work)["reason"]) == ("dead", "permanent")
+        assert Job.objects.get().status == "paused"
+
+    def test_takes_a_cancel_only_where_one_was_asked_for(
+        self, worker: Caller, service: Caller, work: dict[str, Any]
+    ) -> None:
+        assert complete(worker, work, "cancelled").status_code == 409
+        service.post(f"/triggers/{work['trigger_id']}/cancel")
+        assert beat(worker, work) == "cancel"
+        assert complete(worker, work, "cancelled").status_code == 200
+        assert state_of(UUID(work["trigger_id"])) == ("cancelled", "requested")
+
+    def test_under_a_stale_fence_changes_nothing_but_its_own_attempt(
+        self, worker: Caller, work: dict[str, Any], turn: Turn, clock: Clock
+    ) -> None:
+        clock(LEASE + SECOND)
+        turn()
+        before = stored(work)
+        assert before["state"] != "running"
+        for _ in range(2):
+            response = complete(worker, work, result={"late": True})
+            assert response.status_code == 409
+            assert response.json()["type"] == "urn:carillon:problem:stale-fence"
+        assert stored(work) == before
+        assert [attempt.state for attempt in attempts(UUID(work["trigger_id"]))] == ["stale"]
+
+    def test_under_a_fence_that_never_was_changes_nothing(self, worker: Caller, work: dict[str, Any]) -> None:
+        before = stored(work)
+        assert complete(worker, work | {"fence": 99}).status_code == 409
+        assert stored(work) == before
+
+    def test_shows_an_outsider_nothing(self, work: dict[str, Any]) -> None:
+        outsider = Caller(make_tenant(), scopes=("worker",))
+        before = stored(work)
+        missing = work | {"trigger_id": "018f0000-0000-7000-8000-000000000000"}
+        answers = [complete(outsider, it) for it in (work, missing)]
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert answers[0].json() == answers[1].json()
+        assert beat(outsider, work) == beat(outsider, missing) == "lost"
+        assert stored(work) == before
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({"trigger_id": "x"}, "trigger_id"),
+            ({"fence": -1}, "fence"),
+            ({"fence": 2**31}, "fence"),
+            ({"outcome": "done"}, "outcome"),
+            ({"outcome": None}, "outcome"),
+            ({"permanent": True}, "permanent"),
+            ({"outcome": "failed", "permanent": "yes"}, "permanent"),
+            ({"outcome": "failed", "pause_job": True}, "pause_job"),
+            ({"outcome": "failed", "retry_after_seconds": 1e9}, "retry_after_seconds"),
+            ({"outcome": "failed", "error": "busy"}, "error"),
+            ({"outcome": "failed", "error": {"text": "busy"}}, "error.text"),
+            ({"outcome": "failed", "error": {"message": 5}}, "error.message"),
+            ({"outcome": "failed", "result": 1}, "result"),
+            ({"result": "a\x00"}, "result"),
+            ({"bogus": 1}, "bogus"),
+        ],
+    )
+    def test_refuses_what_cannot_be_kept(
+        self, worker: Caller, work: dict[str, Any], body: Any, field: str
+    ) -> None:
+        before = stored(work)
+        response = worker.post("/worker/complete", grip(work) | {"outcome": "succeeded"} | body)
+        assert faulty_fields(response) == {field}
+        assert stored(work) == before
+
+
+class TestHeartbeat:
+    def test_prolongs_the_lease_and_keeps_progress_and_checkpoint(
+        self, worker: Caller, work: dict[str, Any], clock: Clock
+    ) -> None:
+        before = stored(work)["lease_expires_at"]
+        clock(10 * SECOND)
+        more = {"progress": {"fraction": 0.5, "stage": "half"}, "checkpoint": {"page": 3}}
+        assert beat(worker, work, **more) == "held"
+        after = stored(work)
+        assert after["lease_expires_at"] >= before + 10 * SECOND
+        assert (after["progress"], after["checkpoint"]) == ({"fraction": 0.5, "stage": "half"}, {"page": 3})
+
+    def test_ends_what_has_had_its_time(self, worker: Caller, tenant: Any, clock: Clock) -> None:
+        queued(pull_job(tenant, timeout=5 * SECOND))
+        [work] = claim(worker)
+        clock(6 * SECOND)
+        assert beat(worker, work) == "timed_out"
+        assert stored(work)["state"] == "retrying"
+        assert [attempt.state for attempt in attempts(UUID(work["trigger_id"]))] == ["timed_out"]
+        assert beat(worker, work) == "lost"
+        assert complete(worker, work).status_code == 409
+
+    def test_tells_of_a_lost_lease_and_changes_nothing(
+        self, worker: Caller, work: dict[str, Any], turn: Turn, clock: Clock
+    ) -> None:
+        clock(LEASE + SECOND)
+        turn()
+        before = stored(work)
+        assert beat(worker, work, checkpoint={"page": 9}) == "lost"
+        assert stored(work) == before
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({"triggers": []}, "triggers"),
+            ({"triggers": [5]}, "triggers[0]"),
+            ({"triggers": [{"trigger_id": "x", "fence": 1}]}, "triggers[0].trigger_id"),
+        ],
+    )
+    def test_refuses_what_it_cannot_read(self, worker: Caller, body: Any, field: str) -> None:
+        assert faulty_fields(worker.post("/worker/heartbeat", body)) == {field}
+
+    @pytest.mark.parametrize(
+        ("report", "field"),
+        [
+            ({"progress": {"fraction": 2}}, "progress.fraction"),
+            ({"progress": {"stage": "x"}}, "progress.fraction"),
+            ({"progress": 0.5}, "progress"),
+            ({"checkpoint": [1]}, "checkpoint"),
+            ({"checkpoint": {"a": "\x00"}}, "checkpoint.a"),
+            ({"checkpoint": {"a": "x" * 70_000}}, "checkpoint"),
+        ],
+    )
+    def test_refuses_a_report_that_cannot_be_kept(
+        self, worker: Caller, work: dict[str, Any], report: Any, field: str
+    ) -> None:
+        response = worker.post("/worker/heartbeat", {"triggers": [grip(work) | report]})
+        assert faulty_fields(response) == {f"triggers[0].{field}"}
+
+
+class TestAWorkerThatIsKilled:
+    def test_loses_its_trigger_to_the_next_one_after_its_lease(
+        self, worker: Caller, work: dict[str, Any], turn: Turn, clock: Clock
+    ) -> None:
+        clock(LEASE - SECOND)
+        turn()
+        assert stored(work)["state"] == "running"
+        clock(LEASE + SECOND)
+        turn()
+        assert (stored(work)["state"], stored(work)["crash_count"]) == ("retrying", 1)
+        clock(HOUR)
+        turn()
+        [again] = claim(worker, capacity=1)
+        assert again["trigger_id"] == work["trigger_id"]
+        assert (again["fence"], again["attempt_number"]) == (work["fence"] + 2, 2)
+        assert again["idempotency_key"] == work["idempotency_key"]
+        assert complete(worker, again).status_code == 200
+        assert complete(worker, work).status_code == 409
+
+    def test_is_not_charged_for_what_it_held_beside_others(
+        self, tenant: Any, worker: Caller, turn: Turn, clock: Clock
+    ) -> None:
+        declare(tenant)
+        held = [queued(pull_job(tenant)) for _ in range(2)]
+        assert len(claim(worker)) == 2
+        clock(LEASE + SECOND)
+        turn()
+        assert [row(trigger)["crash_count"] for trigger in held] == [0, 0]
