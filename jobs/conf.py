@@ -88,6 +88,12 @@ class EngineSettings(BaseSettings):
 
     # Worker
     worker_lease_seconds: float = Field(30, ge=3, le=600)
+    stop_grace_seconds: float = Field(
+        15,
+        ge=0,
+        le=3600,
+        description="Between asking a handler to stop, interrupting it and ending its process.",
+    )
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
     # Web

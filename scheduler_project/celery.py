@@ -67,9 +67,11 @@ def _prepare_to_go_without_broker(worker: Any) -> None:
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
+    from jobs.engine import worker
     from jobs.engine.worker import brokerless
     from jobs.store import db
 
+    worker.be_expendable()
     db.connect_ahead()
     brokerless.start()
 

@@ -2,8 +2,8 @@
 
 Keeps true: a handler cannot reach the store. It reports progress and checkpoints through callbacks that the
 engine gave, and learns of a cancel from an event that the engine sets. What it reports is checked here, so a
-bad value fails the handler that gave it and nothing else. Cancellation is cooperative for synchronous
-handlers: one that never asks runs until its timeout.
+bad value fails the handler that gave it and nothing else. Cancellation is cooperative at first: a synchronous
+handler that never asks is interrupted after a grace, or, where it cannot be, runs until its timeout.
 """
 
 import threading

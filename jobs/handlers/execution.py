@@ -1,10 +1,9 @@
 """Running one synchronous handler: whatever it does, an ``Outcome`` comes back.
 
 Keeps true: a handler that raises, exits, hangs or returns nonsense costs its own trigger only. In the main
-thread of a process (Celery's prefork children) a timer interrupts Python code that overstays its timeout.
-What no timer can stop is left to the lease: code stuck inside a C call, and any handler run outside the main
-thread, where signals are not delivered. There the engine's lease keeper stops renewing at the deadline and
-the trigger is reaped.
+thread of a process (Celery's prefork children) a timer interrupts Python code that overstays its timeout, and
+``interrupt`` does so before that. What no signal can stop is left to the engine's lease keeper, which ends the
+process: code stuck inside a C call, and any handler run outside the main thread, where signals are not delivered.
 """
 
 import signal
@@ -43,28 +42,51 @@ def run_sync(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcom
         return outcome.invalid_payload(problem)
     if threading.current_thread() is not threading.main_thread():
         return _call(job_type, ctx, argument)
-    with _Alarm(ctx.timeout or job_type.timeout) as alarm:
+    with _Alarm(ctx, ctx.timeout or job_type.timeout) as alarm:
         return _call(job_type, ctx, argument, alarm)
 
 
-class _TimedOut(BaseException):
-    """Raised in the handler by the timer. No ``Exception``: a broad ``except`` must not swallow it."""
+def interrupt(ctx: Context) -> bool:
+    """Stop the handler that serves ``ctx``, as at its timeout; from any thread, as often as it takes.
+
+    False: it is not at work in the main thread, where alone it can be interrupted. Its attempt ends as cancelled.
+    """
+    with _ringing:
+        if _at_work is None or _at_work.ctx is not ctx:
+            return False
+        _at_work.interrupted = True
+        signal.pthread_kill(_main_thread_id(), signal.SIGALRM)
+        return True
+
+
+def _main_thread_id() -> int:
+    ident = threading.main_thread().ident
+    assert ident is not None
+    return ident
+
+
+class _Stopped(BaseException):
+    """Raised in the handler by the signal. No ``Exception``: a broad ``except`` must not swallow it."""
 
 
 class _Alarm:
     """The interval timer around one call; puts back whatever handler and timer it found."""
 
-    __slots__ = ("_armed", "_outer", "_previous", "_started_at", "limit", "rang")
+    __slots__ = ("_armed", "_outer", "_previous", "_started_at", "ctx", "interrupted", "limit", "rang")
 
-    def __init__(self, limit: timedelta) -> None:
+    def __init__(self, ctx: Context, limit: timedelta) -> None:
+        self.ctx = ctx
         self.limit = limit
         self.rang = False
+        self.interrupted = False
 
     def __enter__(self) -> "_Alarm":
+        global _at_work
         self._armed = True
         self._previous = signal.signal(signal.SIGALRM, self._ring)
         self._started_at = time.monotonic()
         self._outer = signal.setitimer(signal.ITIMER_REAL, self.limit.total_seconds(), GRACE_SECONDS)
+        _at_work = self
         return self
 
     def disarm(self) -> None:
@@ -72,7 +94,12 @@ class _Alarm:
         self._armed = False
 
     def __exit__(self, *_: object) -> None:
+        global _at_work
         self._armed = False
+        with (
+            _ringing
+        ):  # from here on nobody sends the signal, which without our handler would end the process
+            _at_work = None
         remaining, interval = self._outer
         if remaining:
             remaining = max(1e-3, remaining - (time.monotonic() - self._started_at))
@@ -80,9 +107,16 @@ class _Alarm:
         signal.signal(signal.SIGALRM, self._previous or signal.SIG_DFL)
 
     def _ring(self, signum: int, frame: FrameType | None) -> None:
-        if self._armed:
+        # A signal that was meant for the call before this one rings too early.
+        due = self.interrupted or time.monotonic() - self._started_at >= self.limit.total_seconds()
+        if self._armed and due:
             self.rang = True
-            raise _TimedOut
+            raise _Stopped
+
+
+#: Held while a signal is sent, and while the call it is meant for ends. Only the main thread sets what it guards.
+_ringing = threading.Lock()
+_at_work: _Alarm | None = None
 
 
 def _call(job_type: JobType, ctx: Context, argument: Any, alarm: _Alarm | None = None) -> Outcome:
@@ -101,15 +135,17 @@ def _call(job_type: JobType, ctx: Context, argument: Any, alarm: _Alarm | None =
             raise
         error = raised
     if alarm and alarm.rang:
-        return _overstayed(ctx, alarm.limit, error)
+        return _overstayed(ctx, alarm, error)
     return outcome.outcome_of_exception(error) if error else outcome.outcome_of_return(value)
 
 
-def _overstayed(ctx: Context, limit: timedelta, error: BaseException | None) -> Outcome:
-    """A handler past its timeout; when it was also asked to stop, its end is the cancel's (DESIGN §4)."""
+def _overstayed(ctx: Context, alarm: _Alarm, error: BaseException | None) -> Outcome:
+    """A handler that was stopped; when it was also asked to stop, its end is the cancel's (DESIGN §4)."""
+    if alarm.interrupted:
+        return outcome.cancelled(message="The handler did not heed the cancel and was interrupted.")
     if ctx.cancelled():
         return outcome.cancelled(message="The handler ignored the cancel and was stopped at its timeout.")
-    return outcome.timed_out(limit=limit, error=error)
+    return outcome.timed_out(limit=alarm.limit, error=error)
 
 
 def _stops_the_worker(error: BaseException) -> bool:

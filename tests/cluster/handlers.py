@@ -1,6 +1,7 @@
 """Handlers that misbehave, loaded through CARILLON_HANDLER_MODULES by the tests."""
 
 import os
+import signal
 import time
 
 from jobs.handlers import Context, job_type
@@ -21,6 +22,19 @@ def raises_late(ctx: Context, payload: dict) -> None:
 def hangs(ctx: Context, payload: dict) -> None:
     while True:
         time.sleep(0.05)
+
+
+@job_type("test.heedless", timeout_seconds=600)
+def heedless(ctx: Context, payload: dict) -> None:
+    while True:
+        time.sleep(0.05)
+
+
+@job_type("test.unreachable", timeout_seconds=600)
+def unreachable(ctx: Context, payload: dict) -> None:
+    # As in a C call that never returns to the interpreter.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(600)
 
 
 @job_type("test.returns_nonsense")

@@ -15,6 +15,8 @@ EXPECTED = {
     "test.returns_nonsense": ("failed", "", "exhausted"),
     "test.dies": ("lost", "", "exhausted"),
 }
+#: Cancelled while they run, and deaf to it: how each is stopped.
+HEEDLESS = {"test.heedless": "interrupted", "test.unreachable": "process ended"}
 RETRY = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
 
 
@@ -23,11 +25,12 @@ class TestMisbehavingHandlers:
         environment = {
             "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
             "CARILLON_WORKER_LEASE_SECONDS": "3",
+            "CARILLON_STOP_GRACE_SECONDS": "1",
         }
         with Stage(beats=1, workers=1, **environment) as stage:
             key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
             jobs = {}
-            for job_type in (*EXPECTED, "test.works"):
+            for job_type in (*EXPECTED, *HEEDLESS, "test.works"):
                 body = {
                     "job_type": job_type,
                     "schedule": {"type": "immediate"},
@@ -39,6 +42,22 @@ class TestMisbehavingHandlers:
             def trigger(job_type: str) -> dict:
                 found = stage.call("GET", f"/jobs/{jobs[job_type]}/triggers", key=key)["results"]
                 return found[0] if found else {"state": None}
+
+            for job_type, words in HEEDLESS.items():
+                running = wait_until(
+                    lambda t=job_type: (found := trigger(t))["state"] == "running" and found,
+                    timeout=30,
+                    what=f"{job_type} to run",
+                )
+                stage.call("POST", f"/triggers/{running['id']}/cancel", key=key)
+                wait_until(
+                    lambda t=job_type: trigger(t)["state"] == "cancelled",
+                    timeout=30,
+                    what=f"{job_type} to be stopped",
+                )
+                [attempt] = stage.call("GET", f"/triggers/{running['id']}/attempts", key=key)["results"]
+                assert attempt["state"] == "cancelled"
+                assert words in attempt["error_message"]
 
             for job_type, (state, error_class, reason) in EXPECTED.items():
                 dead = wait_until(

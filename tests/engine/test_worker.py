@@ -363,6 +363,37 @@ class TestKeeper:
         assert perform(trigger) == {"cancelled": 1}
         assert (state_of(trigger), attempts(trigger)[0].state) == (("cancelled", "requested"), "cancelled")
 
+    def test_interrupts_a_handler_that_does_not_heed_a_cancel_and_spares_its_batch(
+        self, perform: Perform, handler: Register, settings: Any
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"stop_grace_seconds": 0.1})
+
+        def heedless(ctx: Context, payload: dict[str, Any]) -> None:
+            if ctx.trigger_id == bad.id:
+                lifecycle.cancel(trigger_id=ctx.trigger_id, tenant_id=bad.tenant_id)
+                threading.Event().wait()
+
+        name = handler(heedless, batch_size=3)
+        triggers = [queued(name) for _ in range(3)]
+        bad = triggers[1]
+        assert perform(*triggers) == {"succeeded": 2, "cancelled": 1}
+        assert (state_of(bad), attempts(bad)[0].state) == (("cancelled", "requested"), "cancelled")
+        assert "did not heed" in attempts(bad)[0].error_message
+        assert charged(triggers[0]) == charged(triggers[2]) == (0, 0, False)
+
+    def test_interrupts_a_handler_whose_lease_was_lost(
+        self, perform: Perform, handler: Register, settings: Any
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"stop_grace_seconds": 0.1})
+
+        def heedless(ctx: Context, payload: dict[str, Any]) -> None:
+            Trigger.objects.filter(id=ctx.trigger_id).update(state="retrying", fence=2)
+            threading.Event().wait()
+
+        trigger = queued(handler(heedless))
+        assert perform(trigger) == {"stale": 1}
+        assert state_of(trigger) == ("retrying", "")
+
     def test_keeps_the_late_outcome_of_a_lost_lease_as_stale(
         self, perform: Perform, handler: Register
     ) -> None:
@@ -419,14 +450,16 @@ import json, signal, sys, time
 import django; django.setup()
 from uuid import UUID
 from jobs.engine import worker
-from jobs.engine.worker import keeper
 from jobs.handlers import job_type
+from jobs.models import Trigger
 from jobs.store.execution import Grip
 
-keeper.STUCK_GRACE_SECONDS = 0.1
+worker.be_expendable()
 
 @job_type("test.stuck", batch_size=3)
 def stuck(ctx, payload):
+    if payload.get("cancelled"):
+        Trigger.objects.filter(id=ctx.trigger_id).update(cancel_requested=True, cancel_reason="superseded")
     if payload["stuck"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
         time.sleep(60)
@@ -441,6 +474,7 @@ async def blocks(ctx, payload):
 
 grips = [Grip(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[2])]
 worker.perform(job_type=sys.argv[1], grips=grips, worker="w1", celery_task_id="c")
+worker.wait_for_the_rest()
 """
 
 
@@ -456,7 +490,13 @@ def perform_until_given_up(*triggers: Trigger) -> None:
     ended_process = subprocess.run(
         [sys.executable, "-c", STUCK, triggers[0].job_type, messages],
         cwd=ROOT,
-        env=os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"},
+        env=os.environ
+        | {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "scheduler_project.settings",
+            "CARILLON_STOP_GRACE_SECONDS": "0.1",
+            "CARILLON_WORKER_LEASE_SECONDS": "3",
+        },
         capture_output=True,
         timeout=30,
         check=False,
@@ -485,6 +525,19 @@ class TestStuckHandler:
             assert untried or ended(other) == ("succeeded", "succeeded", "")
             assert charged(other) == (0, int(untried), False)
         assert row(triggers[1])["lease_expires_at"] is None
+
+    def test_that_does_not_heed_a_cancel_ends_cancelled_and_costs_its_batch_nothing(self) -> None:
+        triggers = [
+            queued("test.stuck", payload={"stuck": cancelled, "cancelled": cancelled})
+            for cancelled in (False, True, False)
+        ]
+        perform_until_given_up(*triggers)
+        assert ended(triggers[1]) == ("cancelled", "cancelled", "cancelled")
+        assert state_of(triggers[1]) == ("cancelled", "superseded")
+        for other in (triggers[0], triggers[2]):
+            untried = ended(other) == ("retrying", "lost", "batch_abandoned")
+            assert untried or ended(other) == ("succeeded", "succeeded", "")
+            assert charged(other) == (0, int(untried), False)
 
     def test_that_gave_up_its_third_process_is_poison(self) -> None:
         trigger = queued(

@@ -143,6 +143,41 @@ class TestTimeout:
         assert ended[0].result == 5
 
 
+class TestInterrupt:
+    def test_stops_a_handler_before_its_timeout_as_cancelled(self, run):
+        def heedless(ctx, payload):
+            threading.Timer(0.05, execution.interrupt, [ctx]).start()
+            spin()
+
+        ended = run(heedless)
+        assert (ended.kind, ended.error_message) == (
+            "cancelled",
+            "The handler did not heed the cancel and was interrupted.",
+        )
+
+    def test_reaches_nobody_who_is_not_at_work(self, run, make_context):
+        seen = []
+        other = make_context()
+        assert run(lambda ctx, p: seen.append((ctx, execution.interrupt(other)))).kind == "succeeded"
+        [(ctx, reached)] = seen
+        assert not reached
+        assert not execution.interrupt(ctx)
+
+    def test_reaches_nobody_in_another_thread(self, run):
+        ended = []
+        thread = threading.Thread(target=lambda: ended.append(run(lambda ctx, p: execution.interrupt(ctx))))
+        thread.start()
+        thread.join()
+        assert ended[0].result is False
+
+    def test_that_was_meant_for_the_one_before_is_ignored(self, run):
+        def struck(*_):
+            signal.raise_signal(signal.SIGALRM)
+            return "done"
+
+        assert run(struck).result == "done"
+
+
 class TestCancel:
     def test_ends_a_handler_that_asks(self, run):
         def stepwise(ctx, payload):

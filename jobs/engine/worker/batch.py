@@ -25,7 +25,7 @@ from jobs.engine.worker.keeper import Held, Hold, Keeper
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context
-from jobs.handlers.execution import run_sync
+from jobs.handlers.execution import interrupt, run_sync
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects, execution, reap
@@ -44,6 +44,7 @@ NOTE_PATIENCE_SECONDS = 5.0
 _notes = ThreadPoolExecutor(1, "carillon-notes")
 _async_runner = AsyncRunner()
 _keeper: Keeper | None = None
+_expendable = False
 
 
 def perform(
@@ -86,11 +87,22 @@ def wait_for_the_rest() -> None:
     _the_keeper().wait_for_the_rest()
 
 
+def be_expendable() -> None:
+    """This process has nothing but its messages, and somebody replaces it: it may end itself to stop a handler."""
+    global _expendable
+    _expendable = True
+
+
 def _the_keeper() -> Keeper:
     global _keeper
     if _keeper is None:
         settings = engine_settings()
-        _keeper = Keeper(lease=settings.worker_lease, flush_seconds=settings.finish_flush_ms / 1000)
+        _keeper = Keeper(
+            lease=settings.worker_lease,
+            flush_seconds=settings.finish_flush_ms / 1000,
+            grace=timedelta(seconds=settings.stop_grace_seconds),
+            expendable=_expendable,
+        )
     return _keeper
 
 
@@ -106,7 +118,9 @@ class Batch:
             flush_if_due=self.finisher.flush_if_due,
             flush=self.finisher.flush,
             rescue=self._rescue,
+            interrupt=self._interrupt,
         )
+        self._at_work: Context | None = None
 
     def call_handlers(self, *, may_linger: bool) -> None:
         """Asynchronous handlers all at once, synchronous ones one after another.
@@ -156,7 +170,13 @@ class Batch:
             self._on_outcome(ctx, Outcome("cancelled", error_message="Cancelled before its handler started."))
             return
         self._allow(ctx)
+        self._at_work = ctx
         self._on_outcome(ctx, run_sync(self.job_type, ctx, payload))
+
+    def _interrupt(self, trigger_id: UUID) -> None:
+        ctx = self._at_work
+        if ctx is not None and ctx.trigger_id == trigger_id and interrupt(ctx):
+            log.warning("interrupt", trigger_id=str(trigger_id), fence=ctx.fence)
 
     def _allow(self, ctx: Context, *, rounds: int = 1) -> None:
         """From here on the handler counts as started, and as stuck once its time is well over."""
@@ -208,16 +228,28 @@ class Batch:
         """Before this process is given up: write what is known, and give back what it has in hand."""
         self.finisher.flush()
         surrenders = [
-            _surrender(self.rows[held.grip.id], started=bool(held.deadline), alone=alone)
+            _surrender(
+                self.rows[held.grip.id],
+                started=bool(held.deadline),
+                alone=alone,
+                cancelled=held.asked_at is not None,
+            )
             for held in self.hold.waiting()
         ]
         for row in reap.give_up(surrenders) if surrenders else ():
             log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
 
 
-def _surrender(row: Any, *, started: bool, alone: bool) -> Surrender:
-    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be."""
+def _surrender(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Surrender:
+    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be.
+
+    The wish to cancel that ``cancelled`` tells of is on record, and beats the retry.
+    """
     grip = Grip(row.id, row.fence)
+    if started and cancelled:
+        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
+        message = "The handler did not heed the cancel: process ended."
+        return Surrender(verdict, False, AttemptState.CANCELLED, "cancelled", message)
     if not started:
         verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
         message = "Another trigger of the same batch got stuck; this one had not started."

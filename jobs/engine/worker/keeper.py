@@ -2,8 +2,9 @@
 
 It has its own database connection, so a handler that holds the main one cannot starve it. Each renewal answers with
 the triggers that are still ours: a cancel request, or a trigger that is not ours any more, sets its handler's cancel
-event. A handler stuck where no timer reaches it (a C call, an event loop that is blocked) is given up after its
-deadline: what can be saved of the batch is written and the process ends itself, to be replaced by its parent.
+event. One that does not heed it is interrupted after a grace. A handler stuck where no signal reaches it (a C call, an
+event loop that is blocked) is given up a grace after its deadline, or after that interruption: what can be saved of the
+batch is written and the process ends itself, to be replaced by its parent.
 """
 
 import os
@@ -20,8 +21,8 @@ from jobs.store.execution import Grip
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: How long past its timeout a handler may stay before its process is given up.
-STUCK_GRACE_SECONDS = 15.0
+#: A handler that swallowed its interruption is interrupted again so much later.
+AGAIN_SECONDS = 5.0
 #: After a failed renewal the next try comes this soon.
 RETRY_SECONDS = 1.0
 EXIT_STATUS = 70
@@ -29,18 +30,27 @@ EXIT_STATUS = 70
 
 @dataclass(slots=True)
 class Held:
-    """One trigger in hand. ``deadline`` (monotonic seconds) is set while its handler runs."""
+    """One trigger in hand. In monotonic seconds: ``deadline``, set while its handler runs; ``asked_at``, when it was
+    asked to stop; ``interrupted_at``, when it was last made to.
+    """
 
     grip: Grip
     cancel_event: threading.Event
     deadline: float | None = None
     lost: bool = False
+    asked_at: float | None = None
+    interrupted_at: float | None = None
+
+    def ask_to_stop(self) -> None:
+        """It was cancelled, or taken over."""
+        self.cancel_event.set()
+        self.asked_at = self.asked_at or time.monotonic()
 
 
 @dataclass(slots=True)
 class Hold:
     """A batch in hand. ``rescue`` writes what can be saved before the process is given up; it is told whether one
-    handler alone is at work in it.
+    handler alone is at work in it. ``interrupt`` stops a trigger's handler, if it can be reached.
 
     ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until the last has ended:
     ``ended_at``, in monotonic seconds.
@@ -50,6 +60,7 @@ class Hold:
     flush_if_due: Callable[[], None]
     flush: Callable[[], None]
     rescue: Callable[[bool], None]
+    interrupt: Callable[[UUID], None] = lambda _: None
     done: set[UUID] = field(default_factory=set)
     lingers: bool = False
     ended_at: float | None = None
@@ -57,12 +68,24 @@ class Hold:
     def waiting(self) -> list[Held]:
         return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
 
+    def started(self) -> list[Held]:
+        """Whose handlers are at work, also for what is not ours any more."""
+        return [held for held in self.held.values() if held.grip.id not in self.done and held.deadline]
+
 
 class Keeper:
-    """Renews what ``holding`` was given. Made once per process; the thread starts with the first batch after a fork."""
+    """Renews what ``holding`` was given. Made once per process; the thread starts with the first batch after a fork.
 
-    def __init__(self, *, lease: timedelta, flush_seconds: float) -> None:
+    ``grace``: how long a handler has to stop by itself before it is interrupted, and then until its process is given
+    up; for a cancel only where the process is ``expendable``, since nobody else's work is in it.
+    """
+
+    def __init__(
+        self, *, lease: timedelta, flush_seconds: float, grace: timedelta, expendable: bool = False
+    ) -> None:
         self._lease = lease
+        self._grace = grace.total_seconds()
+        self._expendable = expendable
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
         self._holds: list[Hold] = []
@@ -116,6 +139,7 @@ class Keeper:
             try:
                 for hold in holds:
                     self._look_after(hold)
+                self._interrupt_the_heedless(holds)
                 self._give_up_if_stuck(holds)
                 if time.monotonic() >= renew_at:
                     renewed = self._renew([held for hold in holds for held in hold.waiting()])
@@ -137,10 +161,10 @@ class Keeper:
         for held in waiting:
             if held.grip.id not in answer:
                 held.lost = True
-                held.cancel_event.set()
+                held.ask_to_stop()
                 log.warning("lease lost", trigger_id=str(held.grip.id), fence=held.grip.fence)
             elif answer[held.grip.id]:
-                held.cancel_event.set()
+                held.ask_to_stop()
         return True
 
     def _look_after(self, hold: Hold) -> None:
@@ -157,11 +181,27 @@ class Keeper:
             if hold.ended_at is not None and time.monotonic() > hold.ended_at + self._lease.total_seconds():
                 self._release(hold)
 
-    @staticmethod
-    def _give_up_if_stuck(holds: Sequence[Hold]) -> None:
-        started = [held for hold in holds for held in hold.waiting() if held.deadline]
+    def _interrupt_the_heedless(self, holds: Sequence[Hold]) -> None:
         now = time.monotonic()
-        if not any(held.deadline and now > held.deadline + STUCK_GRACE_SECONDS for held in started):
+        for hold in holds:
+            for held in hold.started():
+                if held.interrupted_at is not None:
+                    due = now > held.interrupted_at + AGAIN_SECONDS
+                else:
+                    due = held.asked_at is not None and now > held.asked_at + self._grace
+                if due:
+                    held.interrupted_at = now
+                    hold.interrupt(held.grip.id)
+
+    def _stuck(self, held: Held, now: float) -> bool:
+        if held.deadline and now > held.deadline + self._grace:
+            return True
+        return self._expendable and held.asked_at is not None and now > held.asked_at + 2 * self._grace
+
+    def _give_up_if_stuck(self, holds: Sequence[Hold]) -> None:
+        started = [held for hold in holds for held in hold.started()]
+        now = time.monotonic()
+        if not any(self._stuck(held, now) for held in started):
             return
         log.error("stuck", triggers=[str(held.grip.id) for held in started])
         try:
