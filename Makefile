@@ -27,7 +27,7 @@ check: lint test ## Run what a change must pass: format, lint, types, layers, mi
 lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy jobs tenants scheduler_project
+	@$(PY) -m mypy jobs tenants scheduler_project chaos
 	@$(PY) $(VENV)/bin/lint-imports
 	@# No server runs here: Django then warns that it could not compare the migrations with a database.
 	@$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run

@@ -1,9 +1,11 @@
-"""``python -m chaos [run]`` injects faults and judges; ``python -m chaos judge FILE`` judges a history again."""
+"""``python -m chaos [run]`` injects faults and judges; ``judge FILE`` judges again; ``sabotage`` tests the judge."""
 
 import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +16,8 @@ from chaos.faults import FAULTS
 from chaos.judge import Case, Verdict, judge
 from chaos.report.chart import chart
 from chaos.report.table import table
+from chaos.sabotage.catalogue import SABOTAGES
+from chaos.sabotage.rehearsal import caught, keep, rehearse
 from chaos.stage.cluster import StageError
 from scheduler_project.embedded.server import EmbeddedError
 
@@ -21,35 +25,63 @@ REPORTS = Path("chaos-reports")
 
 
 def main() -> int:
-    """0 when every promise was kept, 1 when one was broken, 2 when the run could not be carried out."""
+    """0 when every promise was kept (or every sabotage caught), 1 when not, 2 when it could not be carried out."""
     options = _options()
     if options.what == "judge":
         return int(not _report(options.file, title=f"{options.file}").passed)
     seed = random.randrange(2**32) if options.seed is None else options.seed
-    faults = (
-        list(PROFILES[options.profile].faults) if options.fault is None else [f for f in options.fault if f]
+    try:
+        return _sabotage(options, seed) if options.what == "sabotage" else _run(options, seed)
+    except (StageError, EmbeddedError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace, seed: int) -> int:
+    profile = PROFILES[options.profile]
+    if options.calm is not None:
+        profile = replace(profile, calm_seconds=options.calm)
+    numbers = profile.faults if options.fault is None else [number for number in options.fault if number]
+    begun, say = time.monotonic(), _teller()
+    say(f"PROFILE={options.profile} SEED={seed} faults {list(numbers) or 'none: a control run'}")
+    path = run(
+        profile=profile,
+        name=options.profile,
+        seed=seed,
+        faults=[FAULTS[number] for number in numbers],
+        directory=_directory(options.profile, seed),
+        say=say,
     )
-    directory = REPORTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{options.profile}-{seed}"
+    verdict = _report(path, title=f"PROFILE={options.profile} SEED={seed}, {time.monotonic() - begun:.0f} s")
+    return int(not verdict.passed)
+
+
+def _sabotage(options: argparse.Namespace, seed: int) -> int:
+    missed = []
+    for name in options.name or SABOTAGES:
+        sabotage, say = SABOTAGES[name], _teller()
+        say(f"sabotage {name}: {sabotage.breaks}. SEED={seed}")
+        path = rehearse(sabotage, seed=seed, directory=_directory(f"sabotage-{name}", seed), say=say)
+        verdict = _report(path, title=f"sabotage {name}: {sabotage.breaks}")
+        if not caught(sabotage, verdict):
+            missed.append(name)
+        elif options.keep:
+            print(f"evidence {keep(sabotage, path, options.keep)}")
+    print(f"judged wrongly: {', '.join(missed)}" if missed else "each was judged as it ought to be")
+    return int(bool(missed))
+
+
+def _teller() -> Callable[[str], None]:
     begun = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    say(f"PROFILE={options.profile} SEED={seed} faults {faults or 'none: a control run'}")
-    try:
-        path = run(
-            name=options.profile,
-            seed=seed,
-            faults=faults,
-            directory=directory,
-            say=say,
-            calm_seconds=options.calm,
-        )
-    except (StageError, EmbeddedError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    verdict = _report(path, title=f"PROFILE={options.profile} SEED={seed}, {time.monotonic() - begun:.0f} s")
-    return int(not verdict.passed)
+    return say
+
+
+def _directory(name: str, seed: int) -> Path:
+    return REPORTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{seed}"
 
 
 def _report(path: Path, *, title: str) -> Verdict:
@@ -65,7 +97,6 @@ def _report(path: Path, *, title: str) -> Verdict:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
-    parser.set_defaults(what="run")
     commands = parser.add_subparsers(dest="what")
     running = commands.add_parser("run", help="run a profile and judge it")
     running.add_argument("--profile", choices=PROFILES, default="short")
@@ -80,7 +111,14 @@ def _options() -> argparse.Namespace:
     running.add_argument("--calm", type=float, metavar="SECONDS", help="before the first fault")
     judging = commands.add_parser("judge", help="judge a recorded history again")
     judging.add_argument("file", type=Path)
-    return parser.parse_args(sys.argv[1:] or ["run"])
+    breaking = commands.add_parser("sabotage", help="break promises on purpose: the judge must catch each")
+    breaking.add_argument("name", nargs="*", help=f"of {', '.join(SABOTAGES)}; all by default")
+    breaking.add_argument("--seed", type=int)
+    breaking.add_argument("--keep", type=Path, metavar="DIRECTORY", help="put what convicts each there")
+    options = parser.parse_args(sys.argv[1:] or ["run"])
+    if options.what == "sabotage" and (unknown := set(options.name) - SABOTAGES.keys()):
+        breaking.error(f"no sabotage {', '.join(sorted(unknown))}; there are {', '.join(SABOTAGES)}")
+    return options
 
 
 if __name__ == "__main__":

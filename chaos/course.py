@@ -3,27 +3,32 @@
 import json
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos import history
 from chaos.faults import FAULTS, Fault
+from chaos.faults.of_machines import DiskFull
 from chaos.history import Audited, Began, Closed, Effect, Healed, Journal, Record, Struck, TenantMade
 from chaos.judge import judge
 from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, tenants
-from chaos.stage.cluster import Cluster
+from chaos.stage.cluster import Cluster, StageError
 
 #: Until code paths and caches are warm; what falls due meanwhile is required, and not timed.
 WARM_UP_SECONDS = 8.0
-QUIET_SECONDS, LOOK_SECONDS = 90.0, 4.0
+LOOK_SECONDS = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How much of everything. ``periods`` are the shortest and longest period of a job, in seconds."""
+    """How much of everything. ``periods`` are the shortest and longest period of a job, in seconds.
+
+    ``quiet_seconds``: how long what is owed may take at the end. ``environment`` is every process's, beside its own;
+    ``schema`` is executed before the load is made.
+    """
 
     tenants: int
     jobs: int
@@ -31,6 +36,9 @@ class Profile:
     calm_seconds: float
     faults: tuple[int, ...]
     long: bool = False
+    quiet_seconds: float = 90.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    schema: str = ""
 
 
 PROFILES = {
@@ -43,27 +51,41 @@ PROFILES = {
 
 def run(
     *,
+    profile: Profile,
     name: str,
     seed: int,
-    faults: list[int],
+    faults: Sequence[type[Fault]],
     directory: Path,
     say: Callable[[str], None],
-    calm_seconds: float | None,
 ) -> Path:
-    """Run a profile with these faults (none: a control run); returns the history's file. Raises ``StageError``."""
-    profile, rng = PROFILES[name], random.Random(seed)
+    """Run a profile with these faults (none: a control run); returns the history's file. Raises ``StageError``.
+
+    A fault that this machine cannot show is left out, and that is said.
+    """
+    for kind in (missing := [kind for kind in faults if kind.lacks()]):
+        say(f"fault {kind.number} is left out: this machine lacks {kind.lacks()}")
+    if missing and len(missing) == len(faults):
+        raise StageError("None of the faults can be shown on this machine.")
+    faults = [kind for kind in faults if kind not in missing]
+    rng = random.Random(seed)
     journal = Journal(directory / "journal.jsonl")
-    with Cluster(journal=journal, rng=random.Random(rng.random()), say=say) as cluster:
+    with Cluster(
+        journal=journal,
+        rng=random.Random(rng.random()),
+        say=say,
+        environment=profile.environment,
+        small_disk=DiskFull in faults,
+    ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
         _make_load(cluster, caller, profile, rng, say)
         cluster.wait(WARM_UP_SECONDS)
-        journal.note(Began(at=time.time(), seed=seed, profile=name, faults=faults))
+        journal.note(Began(at=time.time(), seed=seed, profile=name, faults=[f.number for f in faults]))
         with caller.busy(random.Random(rng.random())):
             say("calm")
-            cluster.wait(profile.calm_seconds if calm_seconds is None else calm_seconds)
-            for number in faults:
-                _strike(FAULTS[number](cluster, caller, rng), cluster, long=profile.long, say=say)
-        _quiet(cluster, say=say)
+            cluster.wait(profile.calm_seconds)
+            for kind in faults:
+                _strike(kind(cluster, caller, rng), cluster, long=profile.long, say=say)
+        _quiet(cluster, seconds=profile.quiet_seconds, say=say)
         return _read(cluster, caller, directory, say=say)
 
 
@@ -72,6 +94,8 @@ def _make_load(
 ) -> None:
     say("making tenants and jobs")
     cluster.query(effects.CREATE)
+    if profile.schema:
+        cluster.query(profile.schema)
     caps = tenants(profile.tenants)
     for slug, cap in caps.items():
         caller.keys[slug] = cluster.make_tenant(slug, max_in_flight=cap)
@@ -98,10 +122,10 @@ def _strike(fault: Fault, cluster: Cluster, *, long: bool, say: Callable[[str], 
     cluster.wait(fault.after_seconds)
 
 
-def _quiet(cluster: Cluster, *, say: Callable[[str], None]) -> None:
+def _quiet(cluster: Cluster, *, seconds: float, say: Callable[[str], None]) -> None:
     """Until nothing is owed any more, or for as long as that may reasonably take."""
     say("waiting until nothing is owed")
-    deadline = time.monotonic() + QUIET_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         cluster.wait(LOOK_SECONDS)
         verdict = judge([*_so_far(cluster), Closed(at=time.time())])

@@ -116,6 +116,26 @@ class Healed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """A standby took the place of Postgres in the fault ``id``; ``lost`` of the rows ``acknowledged`` are gone."""
+
+    id: str
+    acknowledged: int
+    lost: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """How often the API gave each answer to a call that needed room, in the fault ``id`` that left none.
+
+    An answer is its status and, unless it is 201, its media type; ``none`` when none came in time.
+    """
+
+    id: str
+    answers: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Died:
     """A process ended that no fault had killed."""
 
@@ -184,6 +204,8 @@ Record = (
     | Ended
     | Struck
     | Healed
+    | Replaced
+    | Answered
     | Died
     | Ledger
     | Range

@@ -4,6 +4,7 @@ from chaos.faults.fault import Fault
 from chaos.faults.of_clocks import ClockSkew
 from chaos.faults.of_jobs import BadSink, Poison
 from chaos.faults.of_links import Partition
+from chaos.faults.of_machines import AsynchronousFailover, DiskFull, Failover
 from chaos.faults.of_points import CrashPoints
 from chaos.faults.of_processes import LeaderDies, LeaderFreezes, RollingDeploy, WorkerDies, WorkerFreezes
 from chaos.faults.of_servers import PostgresCrashes, PostgresHangs, RedisForgets, SlowDatabase
@@ -17,14 +18,17 @@ FAULTS: dict[int, type[Fault]] = {
         WorkerFreezes,
         PostgresCrashes,
         PostgresHangs,
+        Failover,
         RedisForgets,
         Partition,
         ClockSkew,
+        DiskFull,
         SlowDatabase,
         BadSink,
         CrashPoints,
         RollingDeploy,
         Poison,
+        AsynchronousFailover,
     )
 }
 

@@ -23,6 +23,11 @@ class Fault(ABC):
     def __init__(self, cluster: Cluster, caller: Caller, rng: random.Random) -> None:
         self.cluster, self.caller, self.rng = cluster, caller, rng
 
+    @classmethod
+    def lacks(cls) -> str:
+        """What this machine has not, without which it cannot be shown; empty when it can."""
+        return ""
+
     @abstractmethod
     def aim(self, strike: int) -> str:
         """Choose a victim and a way; returns what will be done, in a few words."""

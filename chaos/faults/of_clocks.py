@@ -1,7 +1,7 @@
 """Faults of a process's clock. Postgres' is the only one that decides, and it is left alone."""
 
 from chaos.faults.fault import Fault
-from chaos.stage.cluster import StageError
+from chaos.stage.clocks import COMPILER
 
 _SKEWS = (300, -300, 3600, -3600)
 
@@ -11,9 +11,11 @@ class ClockSkew(Fault):
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 10, 2, 6, 10.0, 2.0, 15.0
 
+    @classmethod
+    def lacks(cls) -> str:
+        return "" if COMPILER else "a C compiler (cc), for a library that sets a process's clock"
+
     def aim(self, strike: int) -> str:
-        if not self.cluster.clocks.available:
-            raise StageError("fault 10 needs a C compiler (cc), for a library that sets a process's clock")
         leader = self.cluster.must("a leader", self.cluster.leader, seconds=30).name
         names = [name for name in self.cluster.processes.actors if name != "receiver"]
         self.victim = leader if strike % 2 == 0 else self.rng.choice(names)

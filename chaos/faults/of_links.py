@@ -20,7 +20,8 @@ class Partition(Fault):
     def aim(self, strike: int) -> str:
         # Most of all the processes that matter most: the leader, a worker, and then whoever it is.
         leader = self.cluster.must("a leader", self.cluster.leader, seconds=30).name
-        others = [name for name, _ in self.cluster.proxies.links if name != leader]
+        actors = self.cluster.processes.actors
+        others = [name for name, _ in self.cluster.proxies.links if name in actors and name != leader]
         name = leader if strike % 2 else self.rng.choice(others)
         self.link = name, self.rng.choice(("postgres", "postgres", "redis"))
         self.mode = self.rng.choice(list(_MODES))

@@ -25,18 +25,18 @@ class PostgresCrashes(Fault):
         return f"Postgres stopped -m {self.mode}, down {self.hold_seconds:g} s"
 
     def inject(self) -> None:
-        process = self.cluster.postgres.running()
+        process = self.cluster.database.server.running()
         assert process is not None
         process.send_signal(signal.SIGQUIT if self.mode == "immediate" else signal.SIGINT)
         self.cluster.must(
             "Postgres to end",
-            lambda: self.cluster.postgres.running() is None or _gone(process),
+            lambda: self.cluster.database.server.running() is None or _gone(process),
             seconds=DEATH_SECONDS,
         )
-        self.cluster.postgres.stop()
+        self.cluster.database.server.stop()
 
     def heal(self) -> None:
-        self.cluster.postgres.start()
+        self.cluster.database.server.start()
 
 
 class PostgresHangs(Fault):
@@ -48,7 +48,7 @@ class PostgresHangs(Fault):
         return f"SIGSTOP all of Postgres for {self.hold_seconds:g} s"
 
     def inject(self) -> None:
-        process = self.cluster.postgres.running()
+        process = self.cluster.database.server.running()
         assert process is not None
         self._family = [process, *process.children(recursive=True)]
         signalled(self._family, signal.SIGSTOP)
@@ -121,7 +121,7 @@ class SlowDatabase(Fault):
                 self._connect(autocommit=True)
 
     def _connect(self, *, autocommit: bool) -> psycopg.Connection:
-        connection = psycopg.connect(self.cluster.database_url, autocommit=autocommit, connect_timeout=5)
+        connection = psycopg.connect(self.cluster.database.url, autocommit=autocommit, connect_timeout=5)
         self._held.callback(connection.close)
         return connection
 

@@ -9,11 +9,19 @@ from collections.abc import Iterable, Iterator
 
 from chaos.history import Record
 from chaos.judge import executions, firings, timing
-from chaos.judge.case import Case
+from chaos.judge.case import NEVER, Case
 from chaos.judge.executions import Repeats
+from chaos.judge.limits import LOST_SECONDS
 from chaos.judge.verdict import Breach, Figures, Verdict
 
 __all__ = ["Breach", "Case", "Figures", "Verdict", "judge"]
+
+#: How the API says that it cannot at present.
+UNAVAILABLE = "503 application/problem+json"
+_OF_LOST_WRITES = {
+    "lost", "unrecorded", "doubled firing", "executed twice", "effect", "fence", "overlap", "quota",
+    "stopped", "phantom", "audit", "early",
+}  # fmt: skip
 
 
 def judge(records: Iterable[Record]) -> Verdict:
@@ -32,9 +40,11 @@ def judge(records: Iterable[Record]) -> Verdict:
         *executions.fences(case, excused),
         *executions.overlaps(case, excused),
         *_processes(case),
+        *_servers(case, excused),
     ]
     figures = timing.figures(case, breaches, repeats)
     breaches += timing.bounds(case, figures)
+    breaches = list(_condemned(case, breaches, excused))
     return Verdict(
         breaches=sorted(breaches, key=lambda breach: (breach.at, breach.kind, breach.job)),
         figures=figures,
@@ -42,6 +52,36 @@ def judge(records: Iterable[Record]) -> Verdict:
         firings=sum(len(case.due(job)) for job in case.jobs.values()),
         deliveries=len(case.deliveries),
     )
+
+
+def _condemned(case: Case, breaches: Iterable[Breach], excused: Counter[str]) -> Iterator[Breach]:
+    """All but those that follow from acknowledged writes that were rightly lost."""
+    since = min((window.struck_at for window in case.windows if window.limits.may_lose), default=NEVER)
+    for breach in breaches:
+        if breach.at >= since - LOST_SECONDS and breach.kind in _OF_LOST_WRITES:
+            excused[f"{breach.kind}, acknowledged writes having been lost"] += 1
+        else:
+            yield breach
+
+
+def _servers(case: Case, excused: Counter[str]) -> Iterator[Breach]:
+    """What a standby lacked, and what the API said when there was no room."""
+    windows = {window.id: window for window in case.windows}
+    for each in case.replaced:
+        window = windows[each.id]
+        if window.limits.may_lose:
+            excused["rows acknowledged before an asynchronous failover, kept"] += (
+                each.acknowledged - each.lost
+            )
+            excused["rows acknowledged before an asynchronous failover, lost"] += each.lost
+        elif each.lost or not each.acknowledged:
+            detail = f"{each.lost} of {each.acknowledged} acknowledged rows are gone"
+            yield Breach(kind="write lost", at=window.healed_at, job="all", detail=detail)
+    for answered in case.answered:
+        wrong = answered.answers.keys() - {"201", UNAVAILABLE}
+        if wrong or UNAVAILABLE not in answered.answers:
+            detail = f"answered {answered.answers}; {UNAVAILABLE} would be right"
+            yield Breach(kind="answer", at=windows[answered.id].struck_at, job="api", detail=detail)
 
 
 def _processes(case: Case) -> Iterator[Breach]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 
 from chaos.history import (
+    Answered,
     Audited,
     Began,
     Called,
@@ -20,6 +21,7 @@ from chaos.history import (
     Ledger,
     Range,
     Record,
+    Replaced,
     Started,
     Struck,
     TenantMade,
@@ -114,6 +116,8 @@ class Case:
         self.jobs: dict[str, JobMade] = {job.job_id: job for job in of(JobMade)}
         self.deaths: list[Died] = of(Died)
         self.audits: list[Audited] = of(Audited)
+        self.replaced: list[Replaced] = of(Replaced)
+        self.answered: list[Answered] = of(Answered)
         self.ranges: list[Range] = of(Range)
         self.ledger: list[Ledger] = of(Ledger)
         self.effects = {(effect.job_id, effect.scheduled_for): effect.count for effect in of(Effect)}

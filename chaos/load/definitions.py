@@ -31,6 +31,7 @@ class Plan:
     fault: str = ""
     job_type: str = "webhook"
     query: dict[str, str] = field(default_factory=dict)
+    body: str = ""
 
     def definition(self, *, receiver_url: str) -> dict[str, Any]:
         """The body of ``POST /jobs``."""
@@ -45,7 +46,8 @@ class Plan:
             "name": self.name,
             "job_type": self.job_type,
             "schedule": self.schedule,
-            "payload": {"url": f"{receiver_url}/{self.name}?{urlencode(asked)}"},
+            "payload": {"url": f"{receiver_url}/{self.name}?{urlencode(asked)}"}
+            | ({"body": {"text": self.body}} if self.body else {}),
             "priority": self.priority,
             "timeout_seconds": 10,
             "retry_policy": retry,
@@ -91,11 +93,13 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"target": "refusing"},
     {"delivery": "at_most_once"},
     {"delivery": "exactly_once", "job_type": "chaos.once", "target": "once"},
-    {"overlap_policy": "skip", "seconds": 1.5, "misfire_policy": "fire_once"},
+    {"overlap_policy": "skip", "misfire_policy": "fire_once"},
     {"overlap_policy": "queue", "seconds": 0.5},
-    {"overlap_policy": "collapse", "seconds": 1.5, "misfire_policy": "fire_once"},
-    {"overlap_policy": "replace", "seconds": 1.5, "misfire_policy": "fire_once"},
+    {"overlap_policy": "collapse", "misfire_policy": "fire_once"},
+    {"overlap_policy": "replace", "misfire_policy": "fire_once"},
 )
+#: How long the executions of jobs that may drop firings take, in periods: now and then the next one finds them at work.
+_BUSY = (0.4, 1.4)
 
 
 def tenants(count: int) -> dict[str, int]:
@@ -114,11 +118,14 @@ def plans(
         # What waits for a cap waits rightly: such jobs are not asked to be on time.
         waits = kind.get("overlap_policy") == "queue"
         tenant = slugs[-1] if waits else rng.choice(slugs[:-1] or slugs)
-        yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, periods), **kind)
+        every = rng.randint(*periods)
+        if "seconds" not in kind and kind.get("overlap_policy"):
+            every = min(every, periods[0] + 3)
+            kind["seconds"] = round(every * rng.uniform(*_BUSY), 1)
+        yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, every), **kind)
 
 
-def _schedule(rng: random.Random, periods: tuple[int, int]) -> dict[str, Any]:
-    every = rng.randint(*periods)
+def _schedule(rng: random.Random, every: int) -> dict[str, Any]:
     if rng.random() < 0.25 and every < 30:
         return {"type": "cron", "cron": f"*/{every} * * * * ?", "cron_dialect": "quartz", "timezone": "UTC"}
     return {"type": "interval", "every_seconds": every}

@@ -1,6 +1,6 @@
 """Wall clocks that can be set apart: a library preloaded into each process adds what a file says, in whole seconds.
 
-It takes a C compiler. Without one every clock is the machine's, and fault 10 says so instead of showing nothing.
+It takes a C compiler. Without one every clock is the machine's, and fault 10 is left out.
 """
 
 import shutil
@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "clock.c"
+COMPILER = shutil.which("cc")
 
 
 class Clocks:
@@ -17,14 +18,12 @@ class Clocks:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._library = home / "clock.so"
-        compiler = shutil.which("cc")
-        self.available = compiler is not None
-        if compiler:
-            command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
+        if COMPILER:
+            command = [COMPILER, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
             subprocess.run(command, check=True, capture_output=True)
 
     def environment(self, name: str) -> dict[str, str]:
-        if not self.available:
+        if not COMPILER:
             return {}
         self.set(name, 0)
         return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(self._file(name))}

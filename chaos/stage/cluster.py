@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +22,11 @@ import psycopg
 
 from chaos.history import Journal
 from chaos.stage.clocks import Clocks
+from chaos.stage.database import Database
+from chaos.stage.disk import Disk
 from chaos.stage.processes import PROJECT_DIR, Actor, Processes
-from chaos.stage.proxy import Proxies
+from chaos.stage.proxy import Proxies, Weather
 from scheduler_project.embedded import paths
-from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.stack import EmbeddedStack
 
@@ -41,8 +42,18 @@ class StageError(RuntimeError):
 class Cluster:
     """``with Cluster(…) as cluster``: everything is stopped, and its directory removed, at the end."""
 
-    def __init__(self, *, journal: Journal, rng: random.Random, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        rng: random.Random,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] | None = None,
+        small_disk: bool = False,
+    ) -> None:
         self.journal, self.rng, self.say = journal, rng, say
+        self._small_disk = small_disk
+        self._settings = dict(environment or {})
         self.processes = Processes(note=journal.note)
         self.proxies = Proxies(rng=rng)
         self._exits = ExitStack()
@@ -50,14 +61,11 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as started:
             self.home = Path(started.enter_context(tempfile.TemporaryDirectory(prefix="carillon-chaos-")))
-            for name in ("DATABASE_URL", "REDIS_URL", "BROKER_URL"):
-                os.environ.pop(name, None)
-            self.say("starting Postgres and Redis")
-            stack = started.enter_context(EmbeddedStack(data_dir=self.home))
-            self.postgres, self.redis = _servers(stack)
-            self.database_url = stack.database_url
-            started.enter_context(self.proxies)
             self.logs = self.home / "log"
+            self.disk = started.enter_context(Disk(self.home / "disk", fillable=self._small_disk))
+            self.say("starting Postgres and Redis")
+            self._start_servers(started)
+            started.enter_context(self.proxies)
             self.clocks = Clocks(self.home)
             self.crash_points = self.home / "crash-points"
             self.crash_points.mkdir()
@@ -70,6 +78,18 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self._exits.close()
+
+    def _start_servers(self, started: ExitStack) -> None:
+        self.database = Database(self.disk.path, log=self.logs / "postgres.log")
+        for name in ("REDIS_URL", "BROKER_URL"):
+            os.environ.pop(name, None)
+        os.environ["DATABASE_URL"] = self.database.url  # so the stack starts no Postgres of its own
+        stack = started.enter_context(EmbeddedStack(data_dir=self.home))
+        [server] = stack.servers
+        assert isinstance(server, EmbeddedRedis)
+        self.redis = server
+        started.callback(self.database.stop)
+        self.database.start()
 
     def _start_all(self) -> None:
         self.receiver_log = self.home / "receiver.jsonl"
@@ -92,21 +112,28 @@ class Cluster:
 
     def _environment(self, name: str) -> dict[str, str]:
         """The process's own links, by its own proxies' ports."""
-        sockets = paths._socket_base(self.home)
-        postgres = self.proxies.add(name, "postgres", str(sockets / "postgres" / paths.POSTGRES_SOCKET))
-        redis = self.proxies.add(name, "redis", str(sockets / "redis" / paths.REDIS_SOCKET))
+        postgres = self.proxies.add(name, "postgres", self.database.socket)
+        socket_path = paths._socket_base(self.home) / "redis" / paths.REDIS_SOCKET
+        redis = self.proxies.add(name, "redis", str(socket_path))
         return {
             **os.environ,
             **self.clocks.environment(name),
             "PYTHONUNBUFFERED": "1",
             "DATABASE_URL": f"postgresql://carillon@127.0.0.1:{postgres}/carillon?sslmode=disable",
             "REDIS_URL": f"redis://127.0.0.1:{redis}/0",
-            "SECRET_KEY": paths.secret_key(self.home),
-            "ALLOWED_HOSTS": "127.0.0.1",
-            "CARILLON_DATA_DIR": str(self.home),
+            **self._platform(),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
             "CARILLON_CRASH_POINTS": str(self.crash_points),
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
+            **self._settings,
+        }
+
+    def _platform(self) -> dict[str, str]:
+        """What every process of Carillon is to be told."""
+        return {
+            "SECRET_KEY": paths.secret_key(self.home),
+            "ALLOWED_HOSTS": "127.0.0.1",
+            "CARILLON_DATA_DIR": str(self.home),
         }
 
     def _ready(self) -> bool:
@@ -116,7 +143,8 @@ class Cluster:
         except OSError:
             return False
         workers = self.query("SELECT count(*) FROM jobs_worker")[0][0]
-        return ready and workers == WORKERS and self.leader() is not None
+        elected = self._settings.get("CARILLON_LEADER_ELECTION") != "false"
+        return ready and workers == WORKERS and (not elected or self.leader() is not None)
 
     def leader(self) -> Actor | None:
         """The beat that leads now."""
@@ -125,7 +153,7 @@ class Cluster:
 
     def query(self, statement: str) -> list[Any]:
         """Rows of a statement, past every proxy."""
-        with psycopg.connect(self.database_url, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(self.database.url, autocommit=True, connect_timeout=5) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
@@ -135,14 +163,29 @@ class Cluster:
 
     def manage(self, *arguments: str, may_fail: bool = False) -> str:
         """What a management command printed; it goes by the sockets. Raises ``StageError`` when it fails."""
-        environment = {**os.environ, "CARILLON_DATA_DIR": str(self.home)}
+        environment = {
+            **os.environ,
+            "DATABASE_URL": self.database.url,
+            "REDIS_URL": paths.embedded_redis_url(self.home),
+            **self._platform(),
+        }
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=PROJECT_DIR, env=environment, check=False, capture_output=True, text=True,
         )  # fmt: skip
-        if done.returncode and not may_fail:
+        # One that found something wrong says what; one that failed says nothing here.
+        if done.returncode and not (may_fail and done.stdout):
             raise StageError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def follow(self, *, synchronous: bool) -> None:
+        """Give Postgres a standby that follows it over a link of its own: ``standby`` to ``upstream``."""
+        if ("standby", "upstream") in self.proxies.links:
+            self.proxies.set("standby", "upstream", Weather())
+            self.proxies.point("upstream", self.database.socket)
+        else:
+            self.proxies.add("standby", "upstream", self.database.socket)
+        self.database.follow(port=self.proxies.links["standby", "upstream"].port, synchronous=synchronous)
 
     def make_tenant(self, slug: str, *, max_in_flight: int) -> str:
         """An API key of a new tenant."""
@@ -174,13 +217,6 @@ class Cluster:
             (log.name, log.read_text(errors="replace").splitlines()[-5:]) for log in self.logs.glob("*.log")
         )
         return "\n".join(f"{name}: {line}" for name, tail in lines for line in tail)
-
-
-def _servers(stack: EmbeddedStack) -> tuple[EmbeddedPostgres, EmbeddedRedis]:
-    postgres, redis = stack.servers
-    assert isinstance(postgres, EmbeddedPostgres)
-    assert isinstance(redis, EmbeddedRedis)
-    return postgres, redis
 
 
 def _free_port() -> int:

@@ -112,6 +112,7 @@ class Proxies:
         self._rng = rng
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self._sockets: dict[str, str] = {}
         self.links: dict[tuple[str, str], Proxy] = {}
 
     def __enter__(self) -> "Proxies":
@@ -126,10 +127,19 @@ class Proxies:
 
     def add(self, process: str, server: str, socket_path: str) -> int:
         """A link from ``process`` to the server behind a Unix socket, which need not be there yet."""
-        link = Proxy(f"{process}-{server}", lambda: asyncio.open_unix_connection(socket_path), rng=self._rng)
+        self.point(server, socket_path)
+        link = Proxy(
+            f"{process}-{server}",
+            lambda: asyncio.open_unix_connection(self._sockets[server]),
+            rng=self._rng,
+        )
         self._do(link.open())
         self.links[process, server] = link
         return link.port
+
+    def point(self, server: str, socket_path: str) -> None:
+        """Let new connections over every link to ``server`` go to another socket."""
+        self._sockets[server] = socket_path
 
     def set(self, process: str, server: str, weather: Weather) -> None:
         """Change one link's weather."""
@@ -144,6 +154,8 @@ class Proxies:
         for link in self.links.values():
             await link.set(Weather(refuse=True))
         rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            _, rest = await asyncio.wait(rest, timeout=1)
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)

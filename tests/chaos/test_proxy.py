@@ -57,6 +57,18 @@ class TestALink:
             connection.settimeout(5)
             assert connection.recv(100) == b"hello\n"
 
+    def test_goes_to_another_server_when_it_is_told_to(self, link, tmp_path):
+        proxies, port = link
+        path = str(tmp_path / "other.sock")
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen()
+            other.settimeout(5)
+            proxies.point("echo", path)
+            with connected(port) as connection:
+                connection.sendall(b"hello\n")
+                assert other.accept()[0].recv(100) == b"hello\n"
+
     def test_delays(self, link):
         proxies, port = link
         proxies.set("beat1", "echo", Weather(delay=0.1))

@@ -1,0 +1,136 @@
+"""The sabotages by name: which promise of DESIGN §2 goes, by which change to the engine, and as what it shows.
+
+``tests/chaos/test_sabotage.py`` holds every edit to the present SQL: after a change to a statement, say here anew how
+its guard is taken out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Edit(NamedTuple):
+    """``was``, found once in the statement ``noun.name``, becomes something else."""
+
+    query: str
+    was: str
+    becomes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sabotage:
+    """One promise broken. ``caught_as``: the kinds of breach of which the judge must find one at least; empty: none.
+
+    ``code`` names a function of ``act``, ``schema`` is executed before the load is made. Without ``fault`` it must show
+    in calm; with one, after ``strikes`` of it that last ``hold_seconds``.
+    """
+
+    name: str
+    breaks: str
+    caught_as: frozenset[str]
+    edits: tuple[Edit, ...] = ()
+    code: str = ""
+    schema: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    fault: int = 0
+    strikes: int = 1
+    hold_seconds: float = 0.0
+
+
+#: Short, so that what a fault took is given to somebody else while it lasts.
+HURRIED = {
+    "CARILLON_WORKER_LEASE_SECONDS": "4",
+    "CARILLON_DISPATCH_DEADLINE_SECONDS": "2",
+}
+
+_ALL = (
+    Sabotage(name="nothing", breaks="nothing: the control", caught_as=frozenset()),
+    Sabotage(
+        name="fence",
+        breaks="a worker takes what a spent message names (3: one owner)",
+        caught_as=frozenset({"fence"}),
+        edits=(
+            Edit("execution.claim", "AND t.fence = fit.fence "),
+            Edit("execution.claim", "AND CASE t.state WHEN 'queued' THEN true END"),
+            Edit("execution.claim", "state = 'running', worker", "state = 'running', reason = '', worker"),
+        ),
+        environment=HURRIED,
+        fault=4,
+        strikes=3,
+        hold_seconds=10.0,
+    ),
+    Sabotage(
+        name="unique",
+        breaks="two leaders, no lock on jobs, and nothing that makes a firing unique (2: no firing is doubled)",
+        caught_as=frozenset({"doubled firing"}),
+        edits=(
+            Edit("jobs.materialize", "ON CONFLICT (job_id, scheduled_for) DO NOTHING"),
+            Edit("jobs.take_due", "FOR NO KEY UPDATE SKIP LOCKED"),
+        ),
+        code="linger_before_advancing",
+        schema="ALTER TABLE jobs_trigger DROP CONSTRAINT trigger_one_per_firing",
+        environment={"CARILLON_LEADER_ELECTION": "false"},
+    ),
+    Sabotage(
+        name="publish",
+        breaks="messages leave before their rows are committed (5: on time)",
+        caught_as=frozenset({"late", "lost"}),
+        code="publish_before_commit",
+    ),
+    Sabotage(
+        name="lease",
+        breaks="what a worker holds is taken from it though its lease goes on (4: duplicates are bounded)",
+        caught_as=frozenset({"executed twice"}),
+        edits=(
+            Edit("reap.expired_leases", "AND t.lease_expires_at < carillon_now()"),
+            Edit("reap.reap_running", "AND t.lease_expires_at < carillon_clock()"),
+        ),
+    ),
+    Sabotage(
+        name="reap",
+        breaks="what a dead worker held stays with it (1: no firing is lost)",
+        caught_as=frozenset({"lost", "unfinished"}),
+        edits=(
+            Edit("reap.expired_leases", "t.state = 'running' AND", "false AND"),
+            Edit("reap.reap_queued", "WHERE state = 'queued' AND", "WHERE false AND"),
+        ),
+        environment=HURRIED,
+        fault=1,
+        strikes=2,
+    ),
+    Sabotage(
+        name="forgotten",
+        breaks="one firing in seven gets no trigger (1: no firing is lost)",
+        caught_as=frozenset({"lost", "unrecorded"}),
+        edits=(Edit("jobs.materialize", "ON CONFLICT", "WHERE hashtext(f.id::text) %% 7 <> 0\nON CONFLICT"),),
+    ),
+    Sabotage(
+        name="early",
+        breaks="what is due within a second starts (6: never early)",
+        caught_as=frozenset({"early"}),
+        edits=(
+            Edit(
+                "dispatch.due_lanes", "LIMIT 1) <= carillon_now()", "LIMIT 1) <= carillon_now() + '1 second'"
+            ),
+            Edit(
+                "dispatch.pick",
+                "AND t.due_at <= carillon_now()",
+                "AND t.due_at <= carillon_now() + '1 second'",
+            ),
+        ),
+    ),
+    Sabotage(
+        name="overlap",
+        breaks="dispatch does not look at the job's other firings (overlap policies)",
+        caught_as=frozenset({"overlap"}),
+        edits=(
+            Edit("dispatch.pick", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
+            Edit(
+                "dispatch.pick",
+                "count(*) FILTER (WHERE other.state",
+                "0 * count(*) FILTER (WHERE other.state",
+            ),
+        ),
+    ),
+)
+SABOTAGES = {sabotage.name: sabotage for sabotage in _ALL}

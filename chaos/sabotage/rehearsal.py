@@ -1,0 +1,83 @@
+"""``python -m chaos sabotage``: each promise broken in a cluster of its own, and what the judge says of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from chaos import history
+from chaos.course import Profile, run
+from chaos.faults import FAULTS, Fault
+from chaos.history import Audited, Called, Effect, Ended, JobMade, Ledger, Range, Record, Started
+from chaos.judge import Case, Verdict, judge
+from chaos.sabotage.catalogue import Sabotage
+
+
+def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[str], None]) -> Path:
+    """Run a small load with the sabotage in it; returns the history's file. Raises ``StageError``."""
+    profile = Profile(
+        tenants=3,
+        jobs=36,
+        periods=(1, 4),
+        calm_seconds=8 if sabotage.fault else 15,
+        faults=(),
+        quiet_seconds=15,
+        environment={
+            "CARILLON_HANDLER_MODULES": "chaos.load.handlers,chaos.sabotage.act",
+            "CHAOS_SABOTAGE": sabotage.name,
+            **sabotage.environment,
+        },
+        schema=sabotage.schema,
+    )
+    return run(
+        profile=profile,
+        name=f"sabotage {sabotage.name}",
+        seed=seed,
+        faults=[_brief(sabotage)] if sabotage.fault else [],
+        directory=directory,
+        say=say,
+    )
+
+
+def _brief(sabotage: Sabotage) -> type[Fault]:
+    """The fault, cut to what the sabotage needs."""
+    changes = {"strikes": sabotage.strikes, "hold_seconds": sabotage.hold_seconds, "after_seconds": 12.0}
+    return type("Brief", (FAULTS[sabotage.fault],), changes)
+
+
+def caught(sabotage: Sabotage, verdict: Verdict) -> bool:
+    """Whether the judge found what was broken; of the control, nothing. Processes that died show nothing."""
+    found = {breach.kind for breach in verdict.breaches}
+    return bool(found & sabotage.caught_as) and "died" not in found if sabotage.caught_as else verdict.passed
+
+
+def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
+    """The part of a history that convicts: one job with the breach in question, and whatever is of no job."""
+    names = {breach.job for breach in judge(records).breaches if breach.kind in sabotage.caught_as}
+    starts = Counter(record.job_id for record in records if isinstance(record, Started))
+    case = Case(records)
+    guilty = [job for job in case.jobs.values() if case.due(job) and job.name in (names or {job.name})]
+    # One that fires seldom makes the shortest story.
+    kept = min(guilty, key=lambda job: starts[job.job_id])
+    deliveries = {
+        record.delivery for record in records if isinstance(record, Started) and record.job_id == kept.job_id
+    }
+    last = max((record.reading for record in records if isinstance(record, Ledger)), default=0)
+    for record in records:
+        match record:
+            case Ledger():
+                wanted = record.job_id == kept.job_id and record.reading == last
+            case JobMade() | Called() | Started() | Range() | Effect():
+                wanted = record.job_id == kept.job_id
+            case Ended():
+                wanted = record.delivery in deliveries
+            case _:
+                wanted = not isinstance(record, Audited)  # it is of all jobs, and long
+        if wanted:
+            yield record
+
+
+def keep(sabotage: Sabotage, path: Path, directory: Path) -> Path:
+    """Put the evidence of a run into a directory, under the sabotage's name."""
+    kept = directory / f"{sabotage.name}.jsonl"
+    history.write(kept, evidence(sabotage, list(history.read(path))))
+    return kept

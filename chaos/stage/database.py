@@ -1,0 +1,114 @@
+"""The Postgres of a run, which may come to be another: a standby that follows it, is promoted, and takes its place.
+
+As root Postgres runs under an account that reaches no directory but its own, so a standby follows by TCP, through a
+proxy as every other process does. That link can be held up, too.
+"""
+
+import subprocess
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from scheduler_project.embedded import paths
+from scheduler_project.embedded.account import postgres_programs
+from scheduler_project.embedded.postgres import EmbeddedPostgres
+
+COPY_SECONDS = 120
+PROMOTION_SECONDS = 60
+
+
+class Database:
+    """The serving Postgres, in a directory of its own below ``home``, and its standby while it has one."""
+
+    def __init__(self, home: Path, *, log: Path) -> None:
+        self._home, self._log = home, log
+        self._generation = 0
+        self._links: list[Path] = []
+        self.server = self._new()
+        self.standby: EmbeddedPostgres | None = None
+
+    @property
+    def url(self) -> str:
+        """The libpq URL of the one that serves, by its socket."""
+        return paths.embedded_database_url(self.server.data_dir)
+
+    @property
+    def socket(self) -> str:
+        return str(paths._socket_base(self.server.data_dir) / "postgres" / paths.POSTGRES_SOCKET)
+
+    def start(self) -> None:
+        self.server.start()
+
+    def stop(self) -> None:
+        for server in (self.standby, self.server):
+            if server:
+                server.stop()
+        for link in self._links:
+            link.unlink(missing_ok=True)
+
+    def follow(self, *, port: int, synchronous: bool) -> None:
+        """Make a standby that follows by the server's ``port``, and wait until it is as far as the server is.
+
+        ``synchronous``: from now on the server acknowledges no commit that is not on the standby's disk, too.
+        """
+        standby = self._new()
+        _copy(standby, port=port)
+        standby.start()
+        self.standby = standby
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            names = "*" if synchronous else ""
+            connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def followed(self, *, synchronous: bool) -> bool:
+        """Whether the standby streams, in the way that was asked for."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            rows = connection.execute("SELECT state, sync_state FROM pg_stat_replication").fetchall()
+        return rows == [("streaming", "sync" if synchronous else "async")]
+
+    def lose_server(self) -> None:
+        """Its machine is gone: all its processes, at once and for good."""
+        process = self.server.running()
+        assert process is not None
+        # The first one stopped cannot see the others die, and tell their clients.
+        family = [process, *process.children(recursive=True)]
+        process.suspend()
+        for each in family[1:] + family[:1]:
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.server.stop()
+
+    def promote(self) -> None:
+        """Let the standby serve in the lost server's place."""
+        assert self.standby is not None
+        self.server, self.standby = self.standby, None
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_promote(true, %s)", [PROMOTION_SECONDS])
+
+    def _new(self) -> EmbeddedPostgres:
+        self._generation += 1
+        data_dir = paths.ensure_data_dir(self._home / f"{self._generation}")
+        if link := paths.reach_sockets(data_dir):
+            self._links.append(link)
+        server = EmbeddedPostgres(data_dir=data_dir)
+        server.log = self._log.with_name(f"postgres{self._generation}.log")
+        return server
+
+
+def _copy(standby: EmbeddedPostgres, *, port: int) -> None:
+    account = standby.account
+    account.own(standby.directory)
+    upstream = f"host=127.0.0.1 port={port} user=carillon sslmode=disable"
+    command = [str(postgres_programs(account) / "pg_basebackup"), "--pgdata=.", f"--dbname={upstream}"]
+    command += ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
+    subprocess.run(
+        command,
+        cwd=standby.directory,
+        check=True,
+        capture_output=True,
+        timeout=COPY_SECONDS,
+        **account.popen_arguments(),
+    )

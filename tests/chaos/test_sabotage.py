@@ -1,0 +1,69 @@
+"""The suite can fail: what the judge says of runs in which the engine was broken on purpose.
+
+The histories in ``recorded`` are of real clusters, cut to one job each: ``python -m chaos sabotage --keep
+tests/chaos/recorded`` makes them anew.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import history
+from chaos.judge import judge
+from chaos.sabotage import act
+from chaos.sabotage.catalogue import SABOTAGES, Edit
+from chaos.sabotage.rehearsal import caught, evidence
+from jobs.store import db
+from tests.chaos.histories import a_job, a_run, delivered_at, firing, without
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = Path(__file__).parent / "recorded"
+
+
+class TestSabotage:
+    @pytest.mark.parametrize("name", SABOTAGES)
+    def test_is_caught_by_the_judge(self, name):
+        """Of the control nothing is."""
+        verdict = judge(history.read(RECORDED / f"{name}.jsonl"))
+        assert verdict.firings
+        assert caught(SABOTAGES[name], verdict), verdict.summary
+
+    @pytest.mark.parametrize("name", SABOTAGES)
+    def test_is_a_change_to_the_present_statements(self, name):
+        changed = act.edited(SABOTAGES[name].edits)
+        present = db.all_queries()
+        assert all(query.sql != present[name].sql for name, query in changed.items())
+        assert not SABOTAGES[name].code or callable(getattr(act, SABOTAGES[name].code))
+
+    def test_says_so_when_a_statement_has_changed_meanwhile(self):
+        with pytest.raises(LookupError, match=r"execution.claim holds 'AND x' 0 times.*catalogue"):
+            act.edited([Edit("execution.claim", "AND x")])
+
+    def test_changes_the_process_that_is_told_to_and_no_other(self):
+        before = db.queries("reap")["expired_leases"].sql
+        code = "import chaos.sabotage.act; from jobs.store import db; print(db.queries('reap')['expired_leases'].sql)"
+        told = {"CHAOS_SABOTAGE": "lease", "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=told, capture_output=True, text=True, check=True
+        )
+        guard = "AND t.lease_expires_at < carillon_now()"
+        assert guard in before
+        assert done.stdout.strip() == before.replace(guard, "").strip()
+
+    def test_has_no_switch_in_the_engine(self):
+        packages = ("jobs", "tenants", "scheduler_project")
+        sources = [path for package in packages for path in (ROOT / package).rglob("*.py")]
+        assert not [path for path in sources if "sabotage" in path.read_text().lower()]
+
+
+class TestEvidence:
+    def test_is_one_job_that_convicts_and_what_is_of_no_job(self):
+        records = without(
+            a_run(a_job("a"), a_job("b")), lambda r: delivered_at(firing(2))(r) and r.job_id == "b"
+        )
+        kept = list(evidence(SABOTAGES["forgotten"], records))
+        assert {r.job_id for r in kept if hasattr(r, "job_id")} == {"b"}
+        assert caught(SABOTAGES["forgotten"], judge(kept))
+        assert not caught(SABOTAGES["early"], judge(kept))
