@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs.actions import schedules
 from jobs.actions.fields import Fields
+from jobs.actions.labels import read_labels
 from jobs.actions.pull import types
 from jobs.actions.schedules import ParsedSchedule, instant_text, seconds
 from jobs.core.backoff import RetryPolicy
@@ -29,6 +30,7 @@ __all__ = ("FIELDS", "parse", "representation", "schedule_of")
 #: What a caller may write.
 FIELDS = (
     "name",
+    "labels",
     "job_type",
     "schedule",
     "payload",
@@ -97,6 +99,7 @@ def parse(
     one_time = _type_of(document.get("schedule")) in _ONE_TIME
     columns = {
         "name": _name(fields, optional=one_time and base is None),
+        "labels": _labels(fields),
         **(schedule.columns() if schedule else {}),
         **_type_and_payload(fields, tenant, base),
         **_policies(fields, one_time=one_time),
@@ -123,6 +126,7 @@ def _definition(job: Job) -> dict[str, Any]:
     """What of a job can be written, as it would be written."""
     return {
         "name": job.name,
+        "labels": job.labels,
         "job_type": shown_name(job.job_type),
         "schedule": schedules.schedule_representation(job),
         "payload": job.payload,
@@ -151,8 +155,9 @@ def _patched(base: Job, changes: dict[str, Any]) -> dict[str, Any]:
         if retry.get("backoff", kept.get("backoff")) != kept.get("backoff"):
             kept = {name: value for name, value in kept.items() if name in _RETRY_COMMON}
         document["retry_policy"] = _merge_patch(kept, retry)
-    if isinstance(changes.get("payload"), dict):
-        document["payload"] = _merge_patch(before["payload"], changes["payload"])
+    for name in ("payload", "labels"):
+        if isinstance(changes.get(name), dict):
+            document[name] = _merge_patch(before[name], changes[name])
     return document
 
 
@@ -194,6 +199,11 @@ def _name(fields: Fields, *, optional: bool) -> str:
     if not name and "name" not in fields.errors and (not optional or fields.get("name") is not None):
         fields.complain("name", "Is required: 1 to 200 characters, unique among your jobs.")
     return name
+
+
+def _labels(fields: Fields) -> dict[str, str]:
+    given = {} if fields.get("labels") is None else fields.get("labels")
+    return fields.collect(lambda: read_labels(given), under="labels") or {}
 
 
 def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None) -> dict[str, Any]:

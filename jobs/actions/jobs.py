@@ -39,6 +39,8 @@ _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
 #: More than two mean that others create and delete a job of this name all the while.
 _TRIES = 5
+#: What of a job no firing has to do with.
+_INERT = frozenset({"name", "labels"})
 #: What decides which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 
@@ -81,8 +83,8 @@ def update_job(
     """Edit a job: ``changes`` is a JSON merge patch over its representation, or with ``whole`` its full definition.
 
     Makes a new version: firings ahead are withdrawn and materialized anew, what is due already runs under the new
-    version, what runs finishes under the old. A change of the name alone leaves every firing where it is; no change
-    leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or completed),
+    version, what runs finishes under the old. A change of name and labels alone leaves every firing where it is; no
+    change leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or completed),
     ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
     """
     with db.atomic():
@@ -97,7 +99,7 @@ def update_job(
             return job
         if ended:
             raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
-        next_fire_at = job.next_fire_at if changed.keys() == {"name"} else _settle_edit(job, changed, now)
+        next_fire_at = job.next_fire_at if changed.keys() <= _INERT else _settle_edit(job, changed, now)
         for name, value in changed.items():
             setattr(job, name, value)
         job.next_fire_at, job.version, job.updated_at = next_fire_at, job.version + 1, now

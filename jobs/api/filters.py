@@ -1,5 +1,6 @@
 """What lists may be filtered by. A filter that cannot be understood is a 400 that names it, never an ignored one."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -8,12 +9,13 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from jobs.actions.fields import parse_instant
+from jobs.actions.labels import read_selector
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
 from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import REASONS, JobStatus, TriggerState
-from jobs.models import Job, SkippedRange, Trigger
+from jobs.models import Job, JobLabel, SkippedRange, Trigger
 
 _REASONS = tuple(reason for reasons in REASONS.values() for reason in reasons)
 
@@ -53,23 +55,108 @@ def _choices(values: Any) -> list[tuple[str, str]]:
     return [(str(value), str(value)) for value in values]
 
 
-class JobFilter(filters.FilterSet):
+class _LabelsField(forms.CharField):
+    """``env=prod,team=billing`` as a dict; empty for nothing."""
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        try:
+            return read_selector(text) if text else {}
+        except InvalidInput as error:
+            raise forms.ValidationError(error.errors[""]) from None
+
+
+class LabelsFilter(filters.Filter):
+    """Jobs with every label that is named, each found through the labels' own table."""
+
+    field_class = _LabelsField
+
+    def filter(self, queryset: QuerySet[Job], value: dict[str, str]) -> QuerySet[Job]:
+        tenant_id = self.parent.request.auth.tenant.id
+        for key, word in value.items():
+            having = JobLabel.objects.filter(tenant_id=tenant_id, key=key, value=word)
+            queryset = queryset.filter(id__in=having.values("job_id"))
+        return queryset
+
+
+class ListFilter(filters.FilterSet):
+    """Filters of a list that is read page by page, in two kinds.
+
+    Those that an index leads to in the list's order may ``walk``: the page is found at once, however few rows match.
+    The others ``sift`` what the walk comes by, which the paginator bounds.
+    """
+
+    def walking(self) -> dict[str, Any]:
+        """Of the filters given, those that walk, with their values; here none."""
+        return {}
+
+    def given(self) -> dict[str, Any]:
+        """The filters that were given, with their values."""
+        return {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
+
+    def walk(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return self._apply(queryset, self.walking())
+
+    def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]] | None:
+        """What applies the filters that do not walk; None when there are none."""
+        rest = {name: value for name, value in self.given().items() if self.walking().get(name) != value}
+        return (lambda queryset: self._apply(queryset, rest)) if rest else None
+
+    def _apply(self, queryset: QuerySet[Any], values: dict[str, Any]) -> QuerySet[Any]:
+        for name, value in values.items():
+            queryset = self.filters[name].filter(queryset, value)
+        return queryset
+
+
+class JobFilter(ListFilter):
     status = filters.ChoiceFilter(choices=_choices(JobStatus))
     job_type = JobTypeFilter(max_length=63)
     priority = filters.ChoiceFilter(
         choices=_choices(priority.label for priority in Priority), method="by_label"
     )
     name = filters.CharFilter(max_length=200, label="The exact name.")
+    name_prefix = filters.CharFilter(
+        max_length=200,
+        method="by_prefix",
+        label="How the name begins; the list is then in the order of names.",
+    )
+    labels = LabelsFilter(label="Such as env=prod,team=billing: jobs with all of these labels.")
+    created_after = InstantFilter(field_name="created_at", lookup_expr="gte", label="This instant or later.")
+    created_before = InstantFilter(field_name="created_at", lookup_expr="lt", label="Before this instant.")
+    updated_after = InstantFilter(field_name="updated_at", lookup_expr="gte", label="This instant or later.")
+    updated_before = InstantFilter(field_name="updated_at", lookup_expr="lt", label="Before this instant.")
 
     class Meta:
         model = Job
         fields: tuple[str, ...] = ()
 
+    @property
+    def by_name(self) -> bool:
+        """Whether the list is in the order of names."""
+        default = "name" if self.data.get("name_prefix") else ""
+        return str(self.data.get("ordering", default)).endswith("name")
+
+    def walking(self) -> dict[str, Any]:
+        given = self.given()
+        found: dict[str, Any] = {name: given[name] for name in ("name", "name_prefix") if name in given}
+        if self.by_name or found:
+            return found
+        if "labels" in given:
+            # One leads the way; which of several is rare nobody knows.
+            key, value = next(iter(given["labels"].items()))
+            return {"labels": {key: value}}
+        if given.get("status") not in (None, JobStatus.ACTIVE):
+            return {"status": given["status"]}
+        return {}
+
     def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(priority=int(Priority.from_label(value)))
 
+    def by_prefix(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(name__startswith=value)
 
-class FiringFilter(filters.FilterSet):
+
+class FiringFilter(ListFilter):
     """Filters of triggers that make sense for the dead ones and for one job's alike."""
 
     job_type = JobTypeFilter(max_length=63)
@@ -88,6 +175,10 @@ class FiringFilter(filters.FilterSet):
 
 class JobTriggerFilter(FiringFilter):
     state = filters.ChoiceFilter(choices=_choices(TriggerState))
+
+    def walking(self) -> dict[str, Any]:
+        """All: a job has no more triggers than retention leaves, and each page says what became of its time."""
+        return self.given()
 
 
 class SkippedRangeFilter(filters.FilterSet):
@@ -110,6 +201,10 @@ class SkippedRangeFilter(filters.FilterSet):
 class DeadLetterFilter(FiringFilter):
     job = filters.UUIDFilter(field_name="job_id")
 
+    def walking(self) -> dict[str, Any]:
+        """One job's are found by its own index, and sorted: they are no more than retention leaves."""
+        return {name: value for name, value in self.given().items() if name == "job"}
 
-class TriggerFilter(DeadLetterFilter, JobTriggerFilter):
-    pass
+
+class TriggerFilter(DeadLetterFilter):
+    state = filters.ChoiceFilter(choices=_choices(TriggerState))

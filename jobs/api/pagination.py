@@ -4,11 +4,12 @@ Rows are ordered by a unique, indexed column alone (UUIDv7 ids follow creation).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
@@ -17,6 +18,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import SKIP_REASONS
 
+_LONGEST_NAME = 200
 _INSTANT = {"type": "string", "format": "date-time"}
 SKIPPED_RANGES = {
     "type": "array",
@@ -35,16 +37,22 @@ SKIPPED_RANGES = {
 
 
 class IdCursorPagination(CursorPagination):
-    """Newest first, by id."""
+    """By id: the newest first, or the oldest.
 
-    ordering = "-id"
+    A list may be filtered by more than an index leads to. Such filters are a view's ``sift``: they look at the rows of
+    the walk, and no page looks at more than ``most_rows``. A page that ends there may hold few rows or none, and its
+    link leads on from where it stopped.
+    """
+
+    #: What a caller may ask for, the default first, and the column it goes by.
+    orderings: Mapping[str, str] = {"-created": "-id", "created": "id"}
     page_size = 50
     page_size_query_param = "page_size"
     page_size_query_description = "Rows of a page, 1 to 200."
     cursor_query_description = "Taken from next or previous of another page."
     max_page_size = 200
+    most_rows = 10_000
     template = None
-    read_position: Callable[[str], object] = staticmethod(UUID)
 
     def get_page_size(self, request: Request) -> int:
         given = request.query_params.get("page_size")
@@ -54,16 +62,76 @@ class IdCursorPagination(CursorPagination):
             raise InvalidInput({"page_size": f"Must be a whole number from 1 to {self.max_page_size}."})
         return int(given)
 
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        orderings = getattr(view, "orderings", None) or self.orderings
+        given = request.query_params.get("ordering", next(iter(orderings)))
+        if given not in orderings:
+            raise InvalidInput({"ordering": f"Must be one of {', '.join(orderings)}."})
+        return (orderings[given],)
+
     def decode_cursor(self, request: Request) -> Cursor | None:
         try:
             cursor = super().decode_cursor(request)
             if cursor is not None and cursor.position is not None:
-                self.read_position(str(cursor.position))
+                POSITIONS[self._column](str(cursor.position))
         except (NotFound, ValueError):
             raise InvalidInput(
                 {"cursor": "Is not a cursor of this list; take it from next or previous."}
             ) from None
         return cursor
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = getattr(view, "sift", None)
+        edge = None
+        if sift is not None:
+            self.ordering = self.get_ordering(request, queryset, view)
+            cursor = self.decode_cursor(request) or Cursor(0, False, None)
+            queryset, edge = self._within_reach(queryset, cursor)
+            queryset = sift(queryset)
+        page: list[Any] = super().paginate_queryset(queryset, request, view) or []
+        backwards = bool(self.cursor and self.cursor.reverse)
+        self._next_edge = self._previous_edge = None
+        if edge is not None and backwards and not self.has_previous:
+            self.has_previous, self.previous_position, self._previous_edge = True, edge, edge
+        elif edge is not None and not backwards and not self.has_next:
+            self.has_next, self.next_position, self._next_edge = True, edge, edge
+        return page
+
+    def get_next_link(self) -> str | None:
+        if self._next_edge is not None:
+            return self.encode_cursor(_cursor(self._next_edge))
+        return super().get_next_link()
+
+    def get_previous_link(self) -> str | None:
+        if self._previous_edge is not None:
+            return self.encode_cursor(_cursor(self._previous_edge, reverse=True))
+        return super().get_previous_link()
+
+    @property
+    def _column(self) -> str:
+        return str(self.ordering[0]).lstrip("-")
+
+    def _within_reach(self, queryset: QuerySet[Any], cursor: Cursor) -> tuple[QuerySet[Any], str | None]:
+        """The next ``most_rows`` of the walk from the cursor, and the position of the last (None: it ends sooner)."""
+        column, falling = self._column, str(self.ordering[0]).startswith("-") != bool(cursor.reverse)
+        walk = queryset.order_by(f"-{column}" if falling else column)
+        if cursor.position is not None:
+            walk = walk.filter(**{f"{column}__{'lt' if falling else 'gt'}": cursor.position})
+        last = walk.values_list(column, flat=True)[self.most_rows - 1 : self.most_rows].first()
+        if last is None:
+            return queryset, None
+        return queryset.filter(**{f"{column}__{'gte' if falling else 'lte'}": last}), str(last)
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        orderings = list(getattr(view, "orderings", None) or self.orderings)
+        ordering = {
+            "name": "ordering",
+            "in": "query",
+            "required": False,
+            "description": f"{orderings[0]} by default; a minus sign turns it round.",
+            "schema": {"type": "string", "enum": orderings},
+        }
+        return [*super().get_schema_operation_parameters(view), ordering]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         link = {"type": "string", "format": "uri", "nullable": True}
@@ -80,7 +148,7 @@ class FiringCursorPagination(IdCursorPagination):
     A page also says which ranges of skipped firings fall into its stretch of time; the view adds them.
     """
 
-    ordering = "-scheduled_for"
+    orderings = {"-scheduled_for": "-scheduled_for"}
 
     @property
     def stretch(self) -> tuple[datetime | None, datetime | None]:
@@ -95,9 +163,28 @@ class FiringCursorPagination(IdCursorPagination):
         answer["properties"]["skipped_ranges"] = SKIPPED_RANGES
         return answer
 
-    @staticmethod
-    def read_position(text: str) -> object:
-        instant = datetime.fromisoformat(text)
-        if instant.tzinfo is None or not EARLIEST <= instant <= LATEST:
-            raise ValueError(text)
-        return instant
+
+def _cursor(position: str, *, reverse: bool = False) -> Cursor:
+    # A position is what a column holds, whatever the stubs say.
+    return Cursor(0, reverse, cast(Any, position))
+
+
+def _read_instant(text: str) -> object:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None or not EARLIEST <= instant <= LATEST:
+        raise ValueError(text)
+    return instant
+
+
+def _read_name(text: str) -> object:
+    if len(text) > _LONGEST_NAME or "\0" in text:
+        raise ValueError(text)
+    return text
+
+
+#: What a cursor's position must be, by the column it goes by. Raises ``ValueError``.
+POSITIONS: dict[str, Callable[[str], object]] = {
+    "id": UUID,
+    "scheduled_for": _read_instant,
+    "name": _read_name,
+}

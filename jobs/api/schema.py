@@ -31,6 +31,9 @@ ETAG = OpenApiParameter(
 IF_MATCH = OpenApiParameter(
     "If-Match", str, OpenApiParameter.HEADER, description='Act only on this version, such as `"3"`.'
 )
+FIELDS = OpenApiParameter(
+    "fields", str, description="Only these fields, such as `id,name`: less to send, and less to compute."
+)
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, OpenApiParameter.HEADER, enum=["*"], description="Create it, or do nothing."
 )

@@ -3,7 +3,7 @@
 from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
-from jobs.models.job import Job, JobTally
+from jobs.models.job import Job, JobLabel, JobTally
 from jobs.models.lease import Lease
 from jobs.models.queue import Message, PullType, Queue
 from jobs.models.trigger import Origin, Trigger
@@ -16,6 +16,7 @@ __all__ = (
     "Clock",
     "Effect",
     "Job",
+    "JobLabel",
     "JobTally",
     "JobVersion",
     "Lease",

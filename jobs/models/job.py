@@ -22,7 +22,9 @@ class Job(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
-    name = models.CharField(max_length=200)
+    #: In the order of its bytes, so that the index that keeps names unique finds those with a prefix, in order.
+    name = models.CharField(max_length=200, db_collation="C")
+    labels = models.JSONField(default=dict, db_default={}, blank=True)
     job_type = models.CharField(max_length=63)
     payload = models.JSONField(default=dict, blank=True)
     #: What a handler that calls out calls, as ``host`` or ``host:port``: the unit of the per-target rate limit.
@@ -126,6 +128,12 @@ class Job(models.Model):
             models.Index(
                 fields=("tenant", "-id"), condition=Q(deleted_at__isnull=True), name="job_of_tenant"
             ),
+            # GET /jobs?status=paused and its like, newest first. What fires is not in here, and so not slowed down.
+            models.Index(
+                fields=("tenant", "status", "-id"),
+                condition=Q(deleted_at__isnull=True, status__in=("paused", "completed", "cancelled")),
+                name="job_at_rest",
+            ),
         )
 
     def __str__(self) -> str:
@@ -146,3 +154,19 @@ class JobTally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.jobs} of {self.tenant_id}"
+
+
+class JobLabel(models.Model):
+    """One label of a living job: what finds those that have it, newest first, however many or few they are.
+
+    Kept by triggers of ``jobs_job`` (its ``labels`` are the truth). Read through the primary key alone.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "key", "value", "job_id")
+    tenant_id = models.BigIntegerField()
+    key = models.CharField(max_length=63, db_collation="C")
+    value = models.CharField(max_length=63, db_collation="C")
+    job_id = models.UUIDField()
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"

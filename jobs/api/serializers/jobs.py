@@ -46,6 +46,11 @@ class DefinitionSerializer(Shape):
     name = serializers.CharField(
         max_length=200, required=False, help_text="Optional for once and immediate; unique among your jobs."
     )
+    labels = serializers.DictField(
+        child=serializers.CharField(max_length=63),
+        required=False,
+        help_text="Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them.",
+    )
     job_type = serializers.CharField(max_length=63, help_text="One of GET /job-types.")
     schedule = ScheduleSerializer()
     payload = serializers.DictField(required=False, help_text="As the job type's schema demands.")
@@ -56,6 +61,12 @@ class DefinitionSerializer(Shape):
     retry_policy = RetryPolicySerializer(required=False)
     overlap_policy = words(ACCEPTED["overlap_policy"][1], required=False)
     max_concurrent = serializers.IntegerField(required=False, min_value=1)
+    concurrency_key = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=200,
+        help_text="max_concurrent then bounds all of your jobs with this key together.",
+    )
     misfire_policy = words(ACCEPTED["misfire_policy"][1], required=False)
     misfire_grace_seconds = serializers.FloatField(required=False)
     catchup_window_seconds = serializers.FloatField(required=False)
@@ -89,6 +100,7 @@ class JobSerializer(DefinitionSerializer):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
+    labels = serializers.DictField(child=serializers.CharField())
     payload = serializers.DictField()
     retry_policy = RetryPolicySerializer()
     concurrency_key = serializers.CharField(allow_blank=True)

@@ -1,16 +1,19 @@
 """What all endpoints share: the caller's tenant, refusal of unknown query parameters, and lists."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Model, QuerySet
-from django_filters.rest_framework import FilterSet
-from rest_framework.exceptions import APIException
+from django.utils.functional import cached_property
+from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from jobs.api.calls import idempotency
+from jobs.api.filters import ListFilter
 from jobs.core.errors import InvalidInput
 from tenants.models import Tenant
 
@@ -31,7 +34,10 @@ class Endpoint(GenericAPIView[Any]):
     #: Fields of an answer that nobody can read again: null in the answer kept for an ``Idempotency-Key``.
     shown_once: tuple[str, ...] = ()
     scope: str | None = None
-    filterset_class: type[FilterSet] | None = None
+    #: What of which the caller may choose fields.
+    shows: type[Serializer[Any]] | None = None
+    filterset_class: type[ListFilter] | None = None
+    sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
     pagination_class: Any = None
 
     @property
@@ -50,6 +56,8 @@ class Endpoint(GenericAPIView[Any]):
         if unknown:
             message = f"Unknown query parameter; {advice}."
             raise InvalidInput({name[:_LONGEST_NAME_SHOWN]: message for name in unknown})
+        if "fields" in request.query_params:
+            _ = self.wanted
         if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
             # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
             verb = str(request.method).lower()
@@ -57,15 +65,39 @@ class Endpoint(GenericAPIView[Any]):
             setattr(self, verb, idempotency.once(self, handler))
 
     def known_parameters(self) -> tuple[str, ...]:
+        if self.request.method not in SAFE_METHODS:
+            return self.query_parameters
         filters = tuple(self.filterset_class.base_filters) if self.filterset_class else ()
-        pages = ("cursor", "page_size") if self.pagination_class else ()
-        return (*self.query_parameters, *filters, *pages)
+        pages = ("cursor", "page_size", "ordering") if self.pagination_class else ()
+        return (*self.query_parameters, *filters, *pages, *(("fields",) if self.shows else ()))
 
     def page_of(self, queryset: QuerySet[Any]) -> Response:
         """The page of the filtered ``queryset`` that the request asks for."""
-        rows = self.paginate_queryset(self.filter_queryset(queryset))
+        if self.filterset_class is not None:
+            filters = self.filterset_class(self.request.query_params, queryset, request=self.request)
+            if not filters.is_valid():
+                raise ValidationError(filters.errors)
+            queryset, self.sift = filters.walk(queryset), filters.sift()
+        rows = self.paginate_queryset(queryset)
         assert rows is not None
-        return self.get_paginated_response([self.present(row) for row in rows])
+        return self.get_paginated_response([self.of_interest(self.present(row)) for row in rows])
+
+    @cached_property
+    def wanted(self) -> frozenset[str] | None:
+        """The fields the caller wants to see; None: all. Raises ``InvalidInput`` for one there is not."""
+        given = self.request.query_params.get("fields")
+        if given is None or self.shows is None:
+            return None
+        known, wanted = tuple(self.shows().fields), given.split(",")
+        if any(name not in known for name in wanted):
+            raise InvalidInput({"fields": f"Must be some of {','.join(known)}."})
+        return frozenset(wanted)
+
+    def of_interest(self, shown: dict[str, Any]) -> dict[str, Any]:
+        """What of ``shown`` the caller wants to see."""
+        if self.wanted is None:
+            return shown
+        return {name: value for name, value in shown.items() if name in self.wanted}
 
     def present(self, row: Model) -> Any:
         """One row as JSON."""

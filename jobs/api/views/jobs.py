@@ -1,6 +1,6 @@
 """``/jobs`` and what is done to one job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
-from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, endpoint
+from jobs.api.schema import ETAG, FIELDS, IF_MATCH, IF_NONE_MATCH, endpoint
 from jobs.api.serializers import (
     AttemptSerializer,
     ChangesSerializer,
@@ -40,32 +40,44 @@ from jobs.store.history import database_now
 _MOST_RANGES = 200
 
 
-def answer(job: Job, status: int = 200) -> Response:
-    """A job with its version as the ETag."""
+#: What of a job is computed when it is asked for.
+_COMPUTED: dict[str, Callable[..., Any]] = {"next_fire_at": next_firing, "clock_change": clock_change}
+
+
+def answer(job: Job, status: int = 200, wanted: Container[str] | None = None) -> Response:
+    """A job, or the ``wanted`` fields of it, with its version as the ETag."""
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = reverse("job", args=[job.id])
-    return Response(_shown(job, now=database_now()), status=status, headers=headers)
+    return Response(_shown(job, now=database_now(), wanted=wanted), status=status, headers=headers)
 
 
-def _shown(job: Job, *, now: datetime) -> dict[str, Any]:
-    return {
-        **definition.representation(job),
-        "next_fire_at": next_firing(job, now=now),
-        "clock_change": clock_change(job, now=now),
-    }
+def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
+    shown = dict.fromkeys(_COMPUTED) | definition.representation(job)
+    shown = {name: value for name, value in shown.items() if wanted is None or name in wanted}
+    return shown | {name: compute(job, now=now) for name, compute in _COMPUTED.items() if name in shown}
 
 
 class JobsView(Endpoint):
     queryset = Job.objects.none()
     serializer_class = JobSerializer
+    shows = JobSerializer
     filterset_class = JobFilter
     pagination_class = IdCursorPagination
 
-    def known_parameters(self) -> tuple[str, ...]:
-        return super().known_parameters() if self.request.method == "GET" else ()
+    @property
+    def orderings(self) -> dict[str, str]:
+        by_name = {"name": "name", "-name": "-name"}
+        if self.request is not None and self.request.query_params.get("name_prefix"):
+            return by_name
+        return {**IdCursorPagination.orderings, **by_name}
 
-    @endpoint("List jobs, newest first", responses={200: JobSerializer(many=True)}, operation_id="jobs_list")
+    @endpoint(
+        "List jobs, newest first",
+        responses={200: JobSerializer(many=True)},
+        parameters=[FIELDS],
+        operation_id="jobs_list",
+    )
     def get(self, request: Request) -> Response:
         self.now = database_now()
         return self.page_of(Job.objects.filter(tenant=self.tenant, deleted_at=None))
@@ -81,21 +93,22 @@ class JobsView(Endpoint):
         return answer(actions.create_job(tenant=self.tenant, definition=request.data), 201)
 
     def present(self, row: Any) -> Any:
-        return _shown(row, now=self.now)
+        return _shown(row, now=self.now, wanted=self.wanted)
 
 
 class JobView(Endpoint):
+    shows = JobSerializer
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser, MergePatchParser)
 
     @endpoint(
         "Read a job",
         responses={200: JobSerializer},
         problems=(404,),
-        parameters=[ETAG],
+        parameters=[ETAG, FIELDS],
         operation_id="jobs_read",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        return answer(find_job(tenant=self.tenant, job_id=job_id))
+        return answer(find_job(tenant=self.tenant, job_id=job_id), wanted=self.wanted)
 
     @endpoint(
         "Edit a job (JSON merge patch); makes a new version",
@@ -129,15 +142,17 @@ class JobView(Endpoint):
 class JobByNameView(Endpoint):
     """For those who keep definitions in files: they know a job by its name, and send the whole of it."""
 
+    shows = JobSerializer
+
     @endpoint(
         "Read the job of that name",
         responses={200: JobSerializer},
         problems=(404,),
-        parameters=[ETAG],
+        parameters=[ETAG, FIELDS],
         operation_id="jobs_read_by_name",
     )
     def get(self, request: Request, name: str) -> Response:
-        return answer(find_job_by_name(tenant=self.tenant, name=name))
+        return answer(find_job_by_name(tenant=self.tenant, name=name), wanted=self.wanted)
 
     @endpoint(
         "Create the job of that name, or replace its whole definition; the same again changes nothing",
@@ -249,7 +264,7 @@ class RunView(Endpoint):
 
 class JobTriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerSerializer
+    serializer_class = shows = TriggerSerializer
     filterset_class = JobTriggerFilter
     pagination_class = FiringCursorPagination
 
@@ -257,6 +272,7 @@ class JobTriggersView(Endpoint):
         "List a job's triggers, the latest firing first",
         responses={200: TriggerSerializer(many=True)},
         problems=(404,),
+        parameters=[FIELDS],
         operation_id="jobs_triggers",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -279,13 +295,14 @@ class JobTriggersView(Endpoint):
 
 class JobAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = AttemptSerializer
+    serializer_class = shows = AttemptSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a job's attempts, newest first",
         responses={200: AttemptSerializer(many=True)},
         problems=(404,),
+        parameters=[FIELDS],
         operation_id="jobs_attempts",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -300,6 +317,7 @@ class JobExecutionsView(JobAttemptsView):
         "Alias of /jobs/{id}/attempts",
         responses={200: AttemptSerializer(many=True)},
         problems=(404,),
+        parameters=[FIELDS],
         operation_id="jobs_executions",
     )
     def get(self, request: Request, job_id: UUID) -> Response:

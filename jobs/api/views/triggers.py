@@ -12,7 +12,7 @@ from jobs.actions.fields import Fields
 from jobs.actions.triggers import find_trigger
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import endpoint
+from jobs.api.schema import FIELDS, endpoint
 from jobs.api.serializers import (
     AttemptSerializer,
     OneTriggerSerializer,
@@ -28,13 +28,14 @@ from jobs.models import Attempt, Trigger
 
 class TriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerSerializer
+    serializer_class = shows = TriggerSerializer
     filterset_class = TriggerFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List triggers, newest first",
         responses={200: TriggerSerializer(many=True)},
+        parameters=[FIELDS],
         operation_id="triggers_list",
     )
     def get(self, request: Request) -> Response:
@@ -42,21 +43,29 @@ class TriggersView(Endpoint):
 
 
 class TriggerView(Endpoint):
+    shows = OneTriggerSerializer
+
     @endpoint(
-        "Read a trigger", responses={200: OneTriggerSerializer}, problems=(404,), operation_id="triggers_read"
+        "Read a trigger",
+        responses={200: OneTriggerSerializer},
+        problems=(404,),
+        parameters=[FIELDS],
+        operation_id="triggers_read",
     )
     def get(self, request: Request, trigger_id: UUID) -> Response:
-        return Response(OneTriggerSerializer(find_trigger(tenant=self.tenant, trigger_id=trigger_id)).data)
+        trigger = find_trigger(tenant=self.tenant, trigger_id=trigger_id)
+        return Response(self.of_interest(OneTriggerSerializer(trigger).data))
 
 
 class TriggerAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = AttemptSerializer
+    serializer_class = shows = AttemptSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a trigger's attempts, newest first",
         responses={200: AttemptSerializer(many=True)},
+        parameters=[FIELDS],
         problems=(404,),
         operation_id="triggers_attempts",
     )
@@ -95,13 +104,14 @@ class TriggerReplayView(Endpoint):
 
 class DeadLettersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = TriggerSerializer
+    serializer_class = shows = TriggerSerializer
     filterset_class = DeadLetterFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List dead letters, newest first",
         responses={200: TriggerSerializer(many=True)},
+        parameters=[FIELDS],
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:

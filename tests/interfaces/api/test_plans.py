@@ -1,11 +1,13 @@
 """Lists stay quick however much there is: the planner never reads a whole table for a page."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs.api.pagination import IdCursorPagination
 from jobs.models import Job, Trigger
 from tests.factories import make_job, make_tenant, make_trigger
 from tests.interfaces.api.caller import Caller
@@ -14,6 +16,10 @@ from tests.interfaces.api.caller import Caller
 PAGES: dict[str, str] = {
     "/jobs": "job_of_tenant",
     "/jobs?status=active": "job_of_tenant",
+    "/jobs?status=paused": "job_at_rest",
+    "/jobs?ordering=name": "job_name_unique_among_living",
+    "/jobs?name_prefix=job-": "job_name_unique_among_living",
+    "/jobs?labels=env=prod": "joblabel",
     "/jobs/{job}/triggers": "trigger_one_per_firing",
     "/jobs/{job}/attempts": "job_id",
     "/triggers": "trigger_of_tenant",
@@ -31,7 +37,13 @@ def fill() -> None:
         for model, changed in (
             (
                 Job,
-                {"name": "name || n", "id": "gen_random_uuid()", "tenant_id": "(%s::bigint[])[n %% 20 + 1]"},
+                {
+                    "name": "name || n",
+                    "id": "gen_random_uuid()",
+                    "tenant_id": "(%s::bigint[])[n %% 20 + 1]",
+                    "status": "CASE n %% 3 WHEN 0 THEN 'paused' ELSE 'active' END",
+                    "labels": """CASE n %% 2 WHEN 0 THEN '{"env": "prod"}' ELSE '{}' END::jsonb""",
+                },
             ),
             (
                 Trigger,
@@ -58,7 +70,7 @@ def fill() -> None:
             FROM jobs_trigger
             """
         )
-        cursor.execute("ANALYZE jobs_job, jobs_trigger, jobs_attempt")
+        cursor.execute("ANALYZE jobs_job, jobs_joblabel, jobs_trigger, jobs_attempt")
     assert trigger.job.tenant
 
 
@@ -91,3 +103,87 @@ class TestPages:
         big = [node for node in scans if node["Node Type"] == "Seq Scan" and node["Plan Rows"] > 100]
         assert big == [], big
         assert any(PAGES[path] in node.get("Index Name", "") for node in scans), scans
+
+
+@dataclass(frozen=True)
+class Read:
+    """How many rows of tables and indexes the statements of a page came by, whatever became of them."""
+
+    rows: int
+    statements: list[str]
+
+
+def read_by(caller: Caller, path: str) -> Read:
+    with CaptureQueriesContext(connection) as queries:
+        assert caller.get(path).status_code == 200
+    statements = [query["sql"] for query in queries if "ORDER BY" in query["sql"]]
+    rows = 0
+    for statement in statements:
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement)
+            for node in plan_nodes(cursor.fetchone()[0][0]["Plan"]):
+                if "Relation Name" in node or "Index Name" in node:
+                    removed = node.get("Rows Removed by Filter", 0) + node.get(
+                        "Rows Removed by Index Recheck", 0
+                    )
+                    rows += int((node["Actual Rows"] + removed) * node["Actual Loops"])
+    return Read(rows, statements)
+
+
+class TestALargeTenant:
+    """Of 60,000 jobs every second is labelled prod, one in 10,000 rare; as many are paused, and as many webhooks."""
+
+    JOBS = 60_000
+    #: A page, twice over: the rows an index gives and those they lead to.
+    PAGE = 210
+
+    @pytest.fixture
+    def large(self, owner: Caller) -> Caller:
+        template = make_job(owner.tenant)
+        own = {
+            "id": "lpad(to_hex(n), 32, '0')::uuid",
+            "name": "'job-' || lpad(n::text, 8, '0')",
+            "labels": 'CASE WHEN n % 10000 = 7 THEN \'{"env": "rare"}\' '
+            "WHEN n % 2 = 0 THEN '{\"env\": \"prod\"}' ELSE '{}' END::jsonb",
+            "status": "CASE WHEN n % 10000 = 7 THEN 'paused' ELSE 'active' END",
+            "job_type": "CASE WHEN n % 10000 = 7 THEN 'webhook' ELSE 'noop' END",
+        }
+        columns = [field.column for field in Job._meta.concrete_fields]
+        values = ", ".join(own.get(name, f'"{name}"') for name in columns)
+        names = ", ".join(f'"{name}"' for name in columns)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO jobs_job ({names}) SELECT {values} FROM jobs_job, generate_series(1, {self.JOBS}) n "
+                f"WHERE jobs_job.id = '{template.id}'"
+            )
+            cursor.execute("ANALYZE jobs_job, jobs_joblabel")
+        return owner
+
+    def test_gets_each_page_for_a_bounded_number_of_rows(self, large: Caller) -> None:
+        walked = [
+            "/jobs",
+            "/jobs?ordering=name",
+            "/jobs?status=paused",
+            "/jobs?labels=env=prod",
+            "/jobs?labels=env=rare",
+            "/jobs?labels=env=none",
+            "/jobs?name_prefix=job-0000",
+            "/jobs?name_prefix=job-&ordering=-name",
+            "/jobs?name=job-00000007",
+        ]
+        sifted = [
+            "/jobs?job_type=webhook",
+            "/jobs?status=active&job_type=webhook",
+            "/jobs?priority=low&ordering=name",
+            "/jobs?labels=env=prod&job_type=webhook",
+            "/jobs?labels=env=prod&status=paused&ordering=name",
+            "/jobs?name_prefix=job-&job_type=webhook",
+            "/jobs?created_after=2099-01-01T00:00:00Z",
+        ]
+        read = {path: read_by(large, path).rows for path in walked + sifted}
+        assert {path: rows for path, rows in read.items() if path in walked and rows > self.PAGE} == {}
+        # Rows and index entries, to find where the page must end and then to sift it.
+        reach = 6 * IdCursorPagination.most_rows
+        assert {path: rows for path, rows in read.items() if path in sifted and rows > reach} == {}
+        following = large.get("/jobs?job_type=webhook").json()["next"]
+        assert read_by(large, following).rows <= reach
