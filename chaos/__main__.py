@@ -41,15 +41,18 @@ def _run(options: argparse.Namespace, seed: int) -> int:
     profile = PROFILES[options.profile]
     if options.calm is not None:
         profile = replace(profile, calm_seconds=options.calm)
-    numbers = profile.faults if options.fault is None else [number for number in options.fault if number]
+    faults = (
+        profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
+    )
+    numbers = [fault.number for fault in faults]
     begun, say = time.monotonic(), _teller()
-    say(f"PROFILE={options.profile} SEED={seed} faults {list(numbers) or 'none: a control run'}")
+    say(f"PROFILE={options.profile} SEED={seed} faults {numbers or 'none: a control run'}")
     path = run(
         profile=profile,
         name=options.profile,
         seed=seed,
-        faults=[FAULTS[number] for number in numbers],
-        directory=_directory(options.profile, seed),
+        faults=faults,
+        directory=_directory(options.reports, options.profile, seed),
         say=say,
     )
     verdict = _report(path, title=f"PROFILE={options.profile} SEED={seed}, {time.monotonic() - begun:.0f} s")
@@ -61,7 +64,7 @@ def _sabotage(options: argparse.Namespace, seed: int) -> int:
     for name in options.name or SABOTAGES:
         sabotage, say = SABOTAGES[name], _teller()
         say(f"sabotage {name}: {sabotage.breaks}. SEED={seed}")
-        path = rehearse(sabotage, seed=seed, directory=_directory(f"sabotage-{name}", seed), say=say)
+        path = rehearse(sabotage, seed=seed, directory=_directory(REPORTS, f"sabotage-{name}", seed), say=say)
         verdict = _report(path, title=f"sabotage {name}: {sabotage.breaks}")
         if not caught(sabotage, verdict):
             missed.append(name)
@@ -80,8 +83,8 @@ def _teller() -> Callable[[str], None]:
     return say
 
 
-def _directory(name: str, seed: int) -> Path:
-    return REPORTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{seed}"
+def _directory(reports: Path, name: str, seed: int) -> Path:
+    return reports / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{seed}"
 
 
 def _report(path: Path, *, title: str) -> Verdict:
@@ -101,6 +104,7 @@ def _options() -> argparse.Namespace:
     running = commands.add_parser("run", help="run a profile and judge it")
     running.add_argument("--profile", choices=PROFILES, default="short")
     running.add_argument("--seed", type=int)
+    running.add_argument("--reports", type=Path, default=REPORTS, help="where the run's directory is to be")
     running.add_argument(
         "--fault",
         type=int,

@@ -15,36 +15,53 @@ from chaos.judge import judge
 from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, tenants
+from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
-
-#: Until code paths and caches are warm; what falls due meanwhile is required, and not timed.
-WARM_UP_SECONDS = 8.0
-LOOK_SECONDS = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """How much of everything. ``periods`` are the shortest and longest period of a job, in seconds.
 
-    ``quiet_seconds``: how long what is owed may take at the end. ``environment`` is every process's, beside its own;
-    ``schema`` is executed before the load is made.
+    ``warm_up_seconds``: until code paths and caches are warm; what falls due meanwhile is required, and not timed.
+    ``quiet_seconds``: how long what is owed may take at the end, which is looked at every ``look_seconds``.
+    ``environment`` is every process's, beside its own; ``schema`` is executed before the load is made.
     """
 
     tenants: int
     jobs: int
     periods: tuple[int, int]
     calm_seconds: float
-    faults: tuple[int, ...]
+    faults: tuple[type[Fault], ...] = ()
     long: bool = False
+    warm_up_seconds: float = 8.0
     quiet_seconds: float = 90.0
+    look_seconds: float = 4.0
     environment: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
 
 
 PROFILES = {
-    "short": Profile(tenants=4, jobs=40, periods=(2, 15), calm_seconds=15, faults=(1, 2, 5, 8)),
+    "smoke": Profile(
+        tenants=2,
+        jobs=12,
+        periods=(1, 3),
+        calm_seconds=3,
+        faults=(FAULTS[1].cut(strikes=1, hold_seconds=0, after_seconds=8),),
+        warm_up_seconds=3,
+        look_seconds=1,
+        environment=HURRIED,
+    ),
+    "short": Profile(
+        tenants=4, jobs=40, periods=(2, 15), calm_seconds=15, faults=tuple(FAULTS[n] for n in (1, 2, 5, 8))
+    ),
     "long": Profile(
-        tenants=10, jobs=300, periods=(5, 60), calm_seconds=75, faults=tuple(sorted(FAULTS)), long=True
+        tenants=10,
+        jobs=300,
+        periods=(5, 60),
+        calm_seconds=75,
+        faults=tuple(FAULTS[n] for n in sorted(FAULTS)),
+        long=True,
     ),
 }
 
@@ -78,15 +95,15 @@ def run(
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
         _make_load(cluster, caller, profile, rng, say)
-        cluster.wait(WARM_UP_SECONDS)
+        cluster.wait(profile.warm_up_seconds)
         journal.note(Began(at=time.time(), seed=seed, profile=name, faults=[f.number for f in faults]))
         with caller.busy(random.Random(rng.random())):
             say("calm")
             cluster.wait(profile.calm_seconds)
             for kind in faults:
                 _strike(kind(cluster, caller, rng), cluster, long=profile.long, say=say)
-        _quiet(cluster, seconds=profile.quiet_seconds, say=say)
-        return _read(cluster, caller, directory, say=say)
+        _quiet(cluster, profile, say=say)
+        return _read(cluster, caller, directory, look_seconds=profile.look_seconds, say=say)
 
 
 def _make_load(
@@ -122,12 +139,12 @@ def _strike(fault: Fault, cluster: Cluster, *, long: bool, say: Callable[[str], 
     cluster.wait(fault.after_seconds)
 
 
-def _quiet(cluster: Cluster, *, seconds: float, say: Callable[[str], None]) -> None:
+def _quiet(cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) -> None:
     """Until nothing is owed any more, or for as long as that may reasonably take."""
     say("waiting until nothing is owed")
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + profile.quiet_seconds
     while time.monotonic() < deadline:
-        cluster.wait(LOOK_SECONDS)
+        cluster.wait(profile.look_seconds)
         verdict = judge([*_so_far(cluster), Closed(at=time.time())])
         if not any(breach.kind == "lost" for breach in verdict.breaches):
             return
@@ -137,13 +154,15 @@ def _so_far(cluster: Cluster) -> list[Record]:
     return [*history.read(cluster.journal.path), *history.read(cluster.receiver_log)]
 
 
-def _read(cluster: Cluster, caller: Caller, directory: Path, *, say: Callable[[str], None]) -> Path:
+def _read(
+    cluster: Cluster, caller: Caller, directory: Path, *, look_seconds: float, say: Callable[[str], None]
+) -> Path:
     say("reading")
     caller.read_ledger(reading=1)
     closed_at = time.time()
     cluster.journal.note(Closed(at=closed_at))
     received = list(history.read(cluster.receiver_log))
-    cluster.wait(LOOK_SECONDS)
+    cluster.wait(look_seconds)
     caller.read_ledger(reading=2)
     for job_id, scheduled_for, count in cluster.query(effects.COUNT):
         cluster.journal.note(Effect(job_id=job_id, scheduled_for=scheduled_for, count=count))

@@ -20,6 +20,12 @@ class Fault(ABC):
     #: Watched after the last heal before the next fault.
     after_seconds: ClassVar[float] = 35.0
 
+    @classmethod
+    def cut(cls, *, strikes: int, hold_seconds: float, after_seconds: float) -> "type[Fault]":
+        """The same fault, made as short as a small run needs it."""
+        changes = {"strikes": strikes, "hold_seconds": hold_seconds, "after_seconds": after_seconds}
+        return type(f"Short{cls.__name__}", (cls,), changes)
+
     def __init__(self, cluster: Cluster, caller: Caller, rng: random.Random) -> None:
         self.cluster, self.caller, self.rng = cluster, caller, rng
 

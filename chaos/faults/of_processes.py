@@ -47,7 +47,9 @@ class LeaderDies(Killed):
     number, strikes, long_strikes, gap_seconds, after_seconds = 2, 2, 10, 5.0, 20.0
 
     def aim(self, strike: int) -> str:
-        self.cluster.wait(self.rng.uniform(0, 3))
+        # Not as soon as it leads: what had waited for it would wait for two leases, and the limit is of one.
+        self.leader()
+        self.cluster.wait(self.rng.uniform(1, 4))
         self.victim = self.leader()
         return f"kill -9 {self.victim.name}, the leader"
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from chaos.stage import HURRIED
+
 
 class Edit(NamedTuple):
     """``was``, found once in the statement ``noun.name``, becomes something else."""
@@ -36,12 +38,6 @@ class Sabotage:
     strikes: int = 1
     hold_seconds: float = 0.0
 
-
-#: Short, so that what a fault took is given to somebody else while it lasts.
-HURRIED = {
-    "CARILLON_WORKER_LEASE_SECONDS": "4",
-    "CARILLON_DISPATCH_DEADLINE_SECONDS": "2",
-}
 
 _ALL = (
     Sabotage(name="nothing", breaks="nothing: the control", caught_as=frozenset()),

@@ -11,6 +11,8 @@ from chaos.history import Audited, Called, Effect, Ended, JobMade, Ledger, Range
 from chaos.judge import Case, Verdict, judge
 from chaos.sabotage.catalogue import Sabotage
 
+AFTER_SECONDS = 12.0
+
 
 def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[str], None]) -> Path:
     """Run a small load with the sabotage in it; returns the history's file. Raises ``StageError``."""
@@ -19,7 +21,6 @@ def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[s
         jobs=36,
         periods=(1, 4),
         calm_seconds=8 if sabotage.fault else 15,
-        faults=(),
         quiet_seconds=15,
         environment={
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers,chaos.sabotage.act",
@@ -32,16 +33,16 @@ def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[s
         profile=profile,
         name=f"sabotage {sabotage.name}",
         seed=seed,
-        faults=[_brief(sabotage)] if sabotage.fault else [],
+        faults=[_fault(sabotage)] if sabotage.fault else [],
         directory=directory,
         say=say,
     )
 
 
-def _brief(sabotage: Sabotage) -> type[Fault]:
-    """The fault, cut to what the sabotage needs."""
-    changes = {"strikes": sabotage.strikes, "hold_seconds": sabotage.hold_seconds, "after_seconds": 12.0}
-    return type("Brief", (FAULTS[sabotage.fault],), changes)
+def _fault(sabotage: Sabotage) -> type[Fault]:
+    return FAULTS[sabotage.fault].cut(
+        strikes=sabotage.strikes, hold_seconds=sabotage.hold_seconds, after_seconds=AFTER_SECONDS
+    )
 
 
 def caught(sabotage: Sabotage, verdict: Verdict) -> bool:
