@@ -19,8 +19,8 @@ demo: $(VENV)/.run ## Run everything with sample tenants and jobs; SECONDS=30 st
 up: $(VENV)/.run ## Run everything in this terminal: web, beat, workers, Flower, and Postgres and Redis if no URL is set
 	@$(MANAGE) up
 
-test: $(VENV)/.dev ## Run the tests against a Postgres and a Redis of their own
-	@$(PY) -m pytest
+test: $(VENV)/.dev ## Run the tests against a Postgres and a Redis of their own; ARGS=… goes to pytest
+	@$(PY) -m pytest $(ARGS)
 
 check: lint test ## Run what a change must pass: format, lint, types, layers, migrations, tests
 

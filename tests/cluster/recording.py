@@ -3,6 +3,8 @@
 For workers alone: a test that imports this registers the type in its own process.
 """
 
+import time
+
 from django.db import connection, transaction
 
 from jobs.handlers import Context, job_type
@@ -12,6 +14,7 @@ from jobs.handlers import Context, job_type
 def record(ctx: Context, payload: dict) -> None:
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO started VALUES (%s, %s)", [ctx.trigger_id, ctx.fence])
+        time.sleep(payload.get("holds_seconds", 0))
         with transaction.atomic():
             if ctx.once("made"):
                 cursor.execute("INSERT INTO made VALUES (%s, %s)", [ctx.trigger_id, ctx.attempt_number])

@@ -1,0 +1,165 @@
+"""Under full load beats and workers are frozen and killed, Redis is emptied and killed, Postgres is crashed.
+
+Judged by the ledger, by the handlers' own list, and by a witness in the database that notes whoever writes what is not
+his. In CI each strike falls once, with leases of seconds. In full (docs/chaos.md):
+
+``STRIKES``         which of freeze, kill, flushall, redis, postgres, comma-separated, in this order
+``STRIKE_ROUNDS``   how often all of them; 0: until the flood has drained
+``STRIKE_FULL``     the leases of a deployment; freezes of 25 s (leader) and 60 s (worker); 30 s between two kills
+``FLOOD``           how many distinct triggers are due at once beside the schedules
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from tests.cluster import ledger, witness
+from tests.cluster.conftest import Servers
+from tests.cluster.crew import Crew
+from tests.cluster.stage import Stage, wait_until
+
+pytestmark = pytest.mark.cluster
+STRIKES = (os.environ.get("STRIKES") or "freeze,kill,flushall,postgres").split(",")
+ROUNDS = int(os.environ.get("STRIKE_ROUNDS") or 1)
+FULL = bool(os.environ.get("STRIKE_FULL"))
+FLOOD = int(os.environ.get("FLOOD") or 300)
+#: Longer than Postgres leaves an idle transaction, so that a frozen one is over when its process wakes.
+LEADER_FROZEN, WORKER_FROZEN = (25.0, 60.0) if FULL else (7.0, 7.0)
+KILL_EVERY = 30.0 if FULL else 0.0
+WORKERS = 4 if FULL else 2
+#: Serving again after Postgres is up (faults.md, 5).
+SERVING_WITHIN = 10.0
+WITHIN = 900.0 if FULL or FLOOD > 1000 else 90.0
+SHORT = {
+    "CARILLON_LEADER_LEASE_SECONDS": "2",
+    "CARILLON_WORKER_LEASE_SECONDS": "3",
+    "CARILLON_DISPATCH_DEADLINE_SECONDS": "3",
+}
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = int(os.environ.get("SEED") or random.randrange(2**32))
+    print(f"SEED={seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture
+def stage(servers: Servers) -> Iterator[Stage]:
+    environment = {"CARILLON_HANDLER_MODULES": "tests.cluster.recording"} | ({} if FULL else SHORT)
+    with Stage(beats=0, workers=0, **servers.urls(), **environment) as stage:
+        yield stage
+
+
+class Striker:
+    """Strikes a running crew; each method is one strike, and returns when it is over."""
+
+    def __init__(self, stage: Stage, crew: Crew, servers: Servers, rng: random.Random) -> None:
+        self._stage, self._crew, self._servers, self._rng = stage, crew, servers, rng
+        self.told: list[str] = []
+
+    def freeze(self) -> None:
+        """A worker, and while it is frozen the leader; at a random moment each."""
+        worker, leader = self._rng.choice(self._crew.workers), self._wait_for_leader()
+        time.sleep(self._rng.uniform(0, 2))
+        self._crew.freeze(worker)
+        worker_thaws_at = time.monotonic() + WORKER_FROZEN
+        time.sleep(self._rng.uniform(0, max(0.5, WORKER_FROZEN - LEADER_FROZEN - 10)))
+        self._crew.freeze(leader)
+        time.sleep(LEADER_FROZEN)
+        deposed = self._crew.leader() not in (None, leader)
+        self._crew.thaw(leader)
+        time.sleep(max(0.0, worker_thaws_at - time.monotonic()))
+        self._crew.thaw(worker)
+        assert deposed, "nobody took the lease of the frozen leader"
+        self.told.append(f"froze {leader} and {worker}")
+        self._wait_for_end()
+
+    def kill(self) -> None:
+        time.sleep(KILL_EVERY or self._rng.uniform(0, 1))
+        worker = self._rng.choice(self._crew.workers)
+        self._crew.kill(worker)
+        self.told.append(f"killed {worker}")
+
+    def flushall(self) -> None:
+        time.sleep(self._rng.uniform(0, 1))
+        with redis.Redis.from_url(self._stage.environment["REDIS_URL"]) as client:
+            client.flushall()
+        self.told.append("FLUSHALL")
+        self._wait_for_end()
+
+    def redis(self) -> None:
+        time.sleep(self._rng.uniform(0, 1))
+        self._servers.redis.running().kill()
+        self._servers.redis.stop()
+        self._servers.redis.start()
+        self.told.append("killed Redis")
+        self._wait_for_end()
+
+    def postgres(self) -> None:
+        """As ``pg_ctl restart -m immediate`` does."""
+        time.sleep(self._rng.uniform(0, 1))
+        process = self._servers.postgres.running()
+        process.send_signal(3)
+        wait_until(lambda: self._servers.postgres.running() is None, timeout=30, what="Postgres to be gone")
+        self._servers.postgres.stop()
+        self._servers.postgres.start()
+        up_at = time.monotonic()
+        self._wait_for_end()
+        seconds = time.monotonic() - up_at
+        self.told.append(f"crashed Postgres, serving {seconds:.1f} s after it was up")
+        assert seconds <= SERVING_WITHIN, self.told[-1]
+
+    def _wait_for_leader(self) -> str:
+        return wait_until(self._crew.leader, timeout=30, what="a leader")
+
+    def _wait_for_end(self) -> None:
+        """A firing that was started from now on has ended."""
+        [(now,)] = self._stage.query("SELECT clock_timestamp()")
+        ended = (
+            "SELECT 1 FROM jobs_attempt "
+            f"WHERE started_at > '{now}' AND finished_at IS NOT NULL AND state = 'succeeded' LIMIT 1"
+        )
+        wait_until(lambda: self._stage.query(ended), timeout=60, what="firings to go on")
+
+
+def rounds(stage: Stage, flood: str) -> Iterator[str]:
+    """The strikes, one after the other."""
+    number = 0
+    left = f"SELECT 1 FROM jobs_trigger WHERE job_id = '{flood}' AND state <> 'succeeded' LIMIT 1"
+    while number < ROUNDS or (ROUNDS == 0 and stage.query(left)):
+        number += 1
+        yield from STRIKES
+
+
+class TestFullLoad:
+    def test_keeps_every_promise_through_every_strike(
+        self, stage: Stage, servers: Servers, rng: random.Random
+    ) -> None:
+        stage.execute(ledger.TABLES)
+        witness.install(stage)
+        key = ledger.create_tenant(stage)
+        with Crew(stage, beats=2, workers=WORKERS) as crew:
+            striker = Striker(stage, crew, servers, rng)
+            periods = ledger.create_jobs(stage, key, holds_seconds=0.05)
+            flood = ledger.create_flood(stage, key, FLOOD, holds_seconds=0.05)
+            wait_until(
+                lambda: stage.query("SELECT 1 FROM jobs_trigger WHERE state = 'succeeded' LIMIT 1"),
+                timeout=60,
+                what="the load to flow",
+            )
+            since = time.monotonic()
+            strikes: dict[str, Callable[[], None]] = {name: getattr(striker, name) for name in set(STRIKES)}
+            for name in rounds(stage, flood):
+                strikes[name]()
+            print(f"{ledger.judge_flood(stage, flood, within=WITHIN)} of the flood")
+            print(f"{ledger.judge(stage, periods, within=WITHIN)} of schedules")
+            seconds = time.monotonic() - since
+            print(witness.assert_nobody_wrote_what_was_not_theirs(stage))
+            print(f"{len(striker.told)} strikes, {seconds:.0f} s: {'; '.join(striker.told)}")
+            print(stage.manage("audit_firings"))
+            assert not crew.ended()

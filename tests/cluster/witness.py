@@ -1,0 +1,56 @@
+"""A witness in the database: a trigger that notes who wrote which row, and whether it was that process's to write.
+
+Processes are told apart by ``application_name`` (``tests.cluster.crew``). It sees what was committed, whoever says so.
+"""
+
+from tests.cluster.stage import Stage
+
+INSTALL = """
+CREATE TABLE reign (who text, holder text, term bigint, at timestamptz);
+CREATE FUNCTION note_reign() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO reign VALUES (current_setting('application_name'), NEW.holder, NEW.term, clock_timestamp());
+    RETURN NULL;
+END $$;
+CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_lease FOR EACH ROW EXECUTE FUNCTION note_reign();
+
+CREATE TABLE written (at timestamptz, who text, noun text, id uuid, was text, becomes text, hand text, leader text);
+CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    was jsonb := CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) END;
+    becomes jsonb := to_jsonb(NEW);
+BEGIN
+    INSERT INTO written SELECT clock_timestamp(), current_setting('application_name'), TG_TABLE_NAME, NEW.id,
+        was ->> 'state', becomes ->> 'state', was ->> 'worker',
+        (SELECT holder FROM jobs_lease WHERE name = 'leader' AND expires_at > clock_timestamp());
+    RETURN NULL;
+END $$;
+CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_trigger FOR EACH ROW EXECUTE FUNCTION note_write();
+CREATE TRIGGER witness AFTER UPDATE ON jobs_job FOR EACH ROW EXECUTE FUNCTION note_write();
+"""
+#: A beat writes while it holds the lease: the term it took itself.
+OUT_OF_REIGN = """
+SELECT at::text, who, noun, was, becomes, leader FROM written
+WHERE who LIKE 'beat%' AND NOT EXISTS (SELECT 1 FROM reign WHERE reign.who = written.who AND holder = leader)
+"""
+#: A worker claims or hands back what is queued, and writes what it runs itself.
+OUT_OF_HAND = """
+SELECT at::text, who, noun, was, becomes, hand FROM written
+WHERE who LIKE 'worker%' AND noun = 'jobs_trigger'
+  AND NOT (was = 'queued' OR was = 'running' AND hand LIKE who || '@%')
+"""
+
+
+def install(stage: Stage) -> None:
+    """Note every write from now on."""
+    stage.execute(INSTALL)
+
+
+def assert_nobody_wrote_what_was_not_theirs(stage: Stage) -> str:
+    """No write of a deposed leader, none of a worker under a fence that had moved on. Returns the figures."""
+    for offence in (OUT_OF_REIGN, OUT_OF_HAND):
+        found = stage.query(offence)
+        assert not found, f"{len(found)} writes, e.g. {found[:3]}"
+    [(count,)] = stage.query("SELECT count(*) FROM written WHERE who LIKE 'beat%' OR who LIKE 'worker%'")
+    [(late,)] = stage.query("SELECT count(*) FROM jobs_attempt WHERE state = 'stale'")
+    return f"{count} writes, each by whom it was for; {late} late outcomes refused"
