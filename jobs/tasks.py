@@ -89,7 +89,7 @@ def parse_items(items: Any) -> Sequence[Grip]:
     grips = []
     for item in items if isinstance(items, list | tuple) else [items]:
         try:
-            trigger_id, fence = item
+            trigger_id, fence, *_ = item  # what a later version may add is ignored
             grips.append(Grip(UUID(trigger_id), checked_fence(fence)))
         except (TypeError, ValueError, AttributeError) as error:
             log.warning("message dropped", item=repr(item)[:200], error=str(error))

@@ -58,6 +58,12 @@ class Crew:
         self._processes[name].wait()
         self.start(name)
 
+    def restart(self, name: str) -> None:
+        """Ask it to stop, as a deployment does, and start it again once it has."""
+        self._processes[name].send_signal(signal.SIGTERM)
+        assert self._processes[name].wait(timeout=60) == 0, name
+        self.start(name)
+
     def freeze(self, name: str) -> None:
         """SIGSTOP to it and all its children."""
         self._signal(name, signal.SIGSTOP)

@@ -68,7 +68,11 @@ class TestPublisher:
             channel = broker.channel()
             queue = Queue("jobs.noop", exchange="", routing_key="jobs.noop")(channel)
             sent = queue.get(no_ack=True)
+            # What workers of the versions before and after read; it may be added to, and nothing taken away.
             assert sent.payload[0] == [[[str(message.grips[0].id), 1]]]
+            assert sent.payload[1] == {}
+            assert sent.headers["task"] == "jobs.noop"
+            assert sent.headers.keys() >= {"lang", "task", "id"}
         publisher.close()
 
     def test_spends_little_of_its_time_on_a_broker_that_hangs(

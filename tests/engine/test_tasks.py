@@ -35,13 +35,16 @@ class TestParseItems:
             [[]],
             [None, 1, "x", [1], [1, 2], ["not-a-uuid", 1], [None, None]],
             [["0" * 32, "one"], ["0" * 32, None], ["0" * 32, [1]], ["0" * 32, float("nan")]],
-            [["0" * 32, 1, 2]],
             [["0" * 32, float("inf")], ["0" * 32, -1], ["0" * 32, 2**31], ["0" * 32, True], ["0" * 32, "1"]],
         ],
         ids=repr,
     )
     def test_drops_what_is_no_trigger(self, items: Any) -> None:
         assert parse_items(items) == []
+
+    def test_ignores_what_a_later_version_adds_to_an_item(self) -> None:
+        trigger_id = factories.new_id()
+        assert parse_items([[str(trigger_id), 1, {"trace": "a"}, 7]]) == [Grip(trigger_id, 1)]
 
     def test_keeps_the_good_items_of_a_bad_message(self) -> None:
         trigger_id = factories.new_id()
