@@ -46,11 +46,9 @@ def read_request(document: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if value is None and name not in fields.errors:
             fields.complain(name, "Is required: a time like 2030-01-31T02:00:00Z (RFC 3339).")
-    dry_run = fields.get("dry_run")
-    if not isinstance(dry_run, bool | None):
-        fields.complain("dry_run", "Must be true or false.")
+    dry_run = fields.flag("dry_run")
     fields.finish()
-    return {**values, "dry_run": bool(dry_run)}
+    return {**values, "dry_run": dry_run}
 
 
 def backfill_job(

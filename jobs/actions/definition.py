@@ -13,6 +13,7 @@ from jobs.actions import schedules
 from jobs.actions.fields import Fields
 from jobs.actions.labels import read_labels
 from jobs.actions.pull import types
+from jobs.actions.pull.types import Kinds
 from jobs.actions.schedules import ParsedSchedule, instant_text, seconds
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
@@ -76,14 +77,21 @@ _ONE_TIME = (ScheduleType.ONCE, ScheduleType.IMMEDIATE)
 
 
 def parse(
-    definition: object, *, tenant: Tenant, now: datetime, base: Job | None = None, whole: bool = False
+    definition: object,
+    *,
+    tenant: Tenant,
+    now: datetime,
+    base: Job | None = None,
+    whole: bool = False,
+    kinds: Kinds | None = None,
 ) -> dict[str, Any]:
     """Check ``definition`` and return the values of the job's columns, a dict ready for ``Job(**columns)``.
 
     With a ``base``, the job being edited, ``definition`` is a JSON merge patch (RFC 7396) over its representation:
     what is left out stays, null goes back to the default. A new schedule type or kind of back-off drops what only the
     old one had. ``whole=True`` takes ``definition`` for everything there is instead (a form). ``now`` is the
-    database's clock. ``name`` comes out empty where it was left out and may be.
+    database's clock; ``kinds`` is shared by those that parse many. ``name`` comes out empty where it was left out and
+    may be.
 
     Raises ``InvalidInput`` with every faulty field by its path: ``schedule.cron``, ``payload.url``,
     ``retry_policy.max_attempts``.
@@ -101,7 +109,7 @@ def parse(
         "name": _name(fields, optional=one_time and base is None),
         "labels": _labels(fields),
         **(schedule.columns() if schedule else {}),
-        **_type_and_payload(fields, tenant, base),
+        **_type_and_payload(fields, tenant, base, kinds or Kinds(tenant)),
         **_policies(fields, one_time=one_time),
     }
     fields.finish()
@@ -206,7 +214,7 @@ def _labels(fields: Fields) -> dict[str, str]:
     return fields.collect(lambda: read_labels(given), under="labels") or {}
 
 
-def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None) -> dict[str, Any]:
+def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None, kinds: Kinds) -> dict[str, Any]:
     payload = {} if fields.get("payload") is None else fields.get("payload")
     # Once more, because a merge of two payloads may be larger than either.
     fields.collect(lambda: _check_payload(payload, tenant, base))
@@ -215,7 +223,7 @@ def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None) -> dict[
     if name is None:
         fields.complain("job_type", f"Is required: one of {', '.join(types.names(tenant))}.")
         return {}
-    kind = fields.collect(lambda: types.kind_of(name, tenant=tenant))
+    kind = fields.collect(lambda: kinds(name))
     if kind is None:
         return {}
     if "payload" not in fields.errors:

@@ -100,6 +100,13 @@ class Fields:
             self.complain(name, f"Must be one of {', '.join(accepted)}.")
         return default
 
+    def flag(self, name: str) -> bool:
+        """True or false; false when left out."""
+        value = self.get(name)
+        if not isinstance(value, bool | None):
+            self.complain(name, "Must be true or false.")
+        return value is True
+
     def text(self, name: str, max_length: int) -> str:
         """A printable text without blanks at its ends; empty when left out."""
         value = self.get(name)

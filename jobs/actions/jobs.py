@@ -19,7 +19,7 @@ from django.db import IntegrityError
 from jobs.actions import definition as definitions
 from jobs.actions import schedules
 from jobs.actions.overdue import materialize, record_overdue
-from jobs.actions.pull.types import hold_type
+from jobs.actions.pull.types import Kinds, hold_type
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
 from jobs.core.json_rules import check_text
 from jobs.core.pull import shown_name
@@ -33,8 +33,8 @@ from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
-#: Below the quota by more than this, no lock is needed: no so many creators act at once.
-_QUOTA_MARGIN = 1000
+#: Below the quota by more than this, no lock is needed: no so many are created between a creator's look and its commit.
+_QUOTA_MARGIN = 5000
 _NAME_TAKEN = "job_name_unique_among_living"
 _PARTITIONS = 256
 #: More than two mean that others create and delete a job of this name all the while.
@@ -56,19 +56,26 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
     ``Conflict`` (field ``name``) when a living job has the name, ``QuotaExceeded`` (``max_jobs``).
     """
     now = history.database_now()
-    columns = definitions.parse(definition, tenant=tenant, now=now)
+    job = draft_job(tenant=tenant, definition=definition, now=now)
+    with db.atomic():
+        if not room_for(tenant, 1):
+            raise over_quota(tenant)
+        _save(job)
+        job_store.note_versions([job.id])
+        if job.next_fire_at is not None:
+            wake_beats(due_in=job.next_fire_at - now)
+    return job
+
+
+def draft_job(*, tenant: Tenant, definition: object, now: datetime, kinds: Kinds | None = None) -> Job:
+    """The job that ``definition`` asks for at ``now`` (the database's), not yet written. Raises ``InvalidInput``."""
+    columns = definitions.parse(definition, tenant=tenant, now=now, kinds=kinds)
     job_id = new_id()
     columns["name"] = columns["name"] or f"{shown_name(columns['job_type'])}-{job_id.hex[-12:]}"
     job = Job(
         id=job_id, tenant=tenant, partition_key=_partition(job_id), created_at=now, updated_at=now, **columns
     )
     job.next_fire_at = schedules.first_instant(definitions.schedule_of(job), now=now)
-    with db.atomic():
-        _check_quota(tenant)
-        _save(job)
-        job_store.note_versions([job.id])
-        if job.next_fire_at is not None:
-            wake_beats(due_in=job.next_fire_at - now)
     return job
 
 
@@ -295,13 +302,18 @@ def _refuse(job: Job, statuses: Container[str], participle: str) -> None:
         raise Conflict(f"The job is {job.status} and cannot {participle}.")
 
 
-def _check_quota(tenant: Tenant) -> None:
+def room_for(tenant: Tenant, wanted: int) -> int:
+    """How many of ``wanted`` jobs the quota lets in. Where it is near, others who create wait for our commit."""
     used = job_store.living(tenant.id)
-    if used + _QUOTA_MARGIN > tenant.max_jobs:
+    if used + wanted + _QUOTA_MARGIN > tenant.max_jobs:
         lifecycle.lock_tenant(tenant.id)
         used = job_store.living(tenant.id)
-    if used >= tenant.max_jobs:
-        raise QuotaExceeded("max_jobs", limit=tenant.max_jobs, used=used)
+    return max(0, min(wanted, tenant.max_jobs - used))
+
+
+def over_quota(tenant: Tenant) -> QuotaExceeded:
+    """The refusal of a job more than there may be."""
+    return QuotaExceeded("max_jobs", limit=tenant.max_jobs, used=job_store.living(tenant.id))
 
 
 def _save(job: Job, columns: list[str] | None = None) -> None:

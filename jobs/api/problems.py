@@ -54,6 +54,16 @@ def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | 
     return Response(body, status=status, headers=headers, content_type=MEDIA_TYPE)
 
 
+def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
+    """The problem document of an error of ours: for an item of a list, that is answered beside others."""
+    answer = _translate(error)
+    if answer is None:
+        raise error
+    status, detail, members = answer
+    members.pop("headers", None)
+    return problem(status, detail, instance=instance, **members)
+
+
 def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
     """Status, detail and further members of the problem (``headers`` are the response's)."""
     match error:

@@ -3,10 +3,11 @@
 from django.urls import path
 
 from jobs.api import work
-from jobs.api.views import backfills, explain, jobs, service, triggers
+from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
+    path("jobs/bulk", bulk.BulkView.as_view(), name="jobs-bulk"),
     path("jobs/by-name/<path:name>", jobs.JobByNameView.as_view(), name="job-by-name"),
     path("jobs/<uuid:job_id>", jobs.JobView.as_view(), name="job"),
     path("jobs/<uuid:job_id>/pause", jobs.PauseView.as_view(), name="job-pause"),

@@ -3,6 +3,7 @@
 What is accepted is decided by ``jobs.actions`` alone: a serializer of a request here describes, it never checks.
 """
 
+from jobs.api.serializers.bulk import BulkAnswerSerializer, BulkSerializer
 from jobs.api.serializers.explain import (
     JobExplanationSerializer,
     TriggerExplanationSerializer,
@@ -40,6 +41,8 @@ __all__ = (
     "AttemptSerializer",
     "BackfillRequestSerializer",
     "BackfillSerializer",
+    "BulkAnswerSerializer",
+    "BulkSerializer",
     "ChangesSerializer",
     "DefinitionSerializer",
     "ExtentSerializer",

@@ -21,6 +21,7 @@ PULL_TYPE = "access.type"
 ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "jobs"): (None, 200),
     ("POST", "jobs"): (noop_job(name="another"), 201),
+    ("POST", "jobs/bulk"): ({"jobs": [noop_job(name="bulk")]}, 200),
     ("GET", "jobs/by-name/<path:name>"): (None, 200),
     ("PUT", "jobs/by-name/<path:name>"): (noop_job(name=None), 200),
     ("GET", "jobs/<uuid:job_id>"): (None, 200),

@@ -1,0 +1,1 @@
+"""What is done to many jobs or triggers by one call."""
