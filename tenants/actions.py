@@ -21,7 +21,7 @@ from django.db.models import DateTimeField, Func, Q
 from tenants.models import RANGES, ApiKey, Tenant
 
 #: What of a tenant may change. Services and receivers know it by its slug.
-CHANGEABLE = ("name", "status", "require_if_match", *RANGES)
+CHANGEABLE = ("name", "status", "require_if_match", "all_events", *RANGES)
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: ``last_used_at`` is written no more often than this, so that reading does not become writing.

@@ -110,7 +110,7 @@ class TenantAdmin(AccessAdmin):
                 )
             },
         ),
-        ("API", {"fields": ("require_if_match",)}),
+        ("API", {"fields": ("require_if_match", "all_events")}),
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:

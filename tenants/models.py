@@ -82,6 +82,11 @@ class Tenant(models.Model):
         db_default=False,
         help_text="PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match; otherwise 428.",
     )
+    all_events = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="The event feed also tells of each success and each failed attempt that is retried.",
+    )
     webhook_secret = models.CharField(
         max_length=120, editable=False, help_text="Signs this tenant's webhooks (Standard Webhooks, whsec_…)."
     )

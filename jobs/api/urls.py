@@ -3,6 +3,7 @@
 from django.urls import path
 
 from jobs.api import work
+from jobs.api.events import EventsView
 from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
 urlpatterns = [
@@ -36,6 +37,7 @@ urlpatterns = [
     path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
     path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
+    path("events", EventsView.as_view(), name="events"),
     path("worker/claim", work.ClaimView.as_view(), name="worker-claim"),
     path("worker/heartbeat", work.HeartbeatView.as_view(), name="worker-heartbeat"),
     path("worker/complete", work.CompleteView.as_view(), name="worker-complete"),

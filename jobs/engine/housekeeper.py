@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
-from jobs.store import history
+from jobs.store import events, history
 from jobs.store import jobs as store
 from jobs.store.calls import answers
 from jobs.store.dispatch import messages as dispatch_messages
@@ -61,6 +61,7 @@ class Housekeeper:
                 history.purge_results,
                 history.purge_catchups,
                 history.purge_ranges,
+                events.purge,
             )
         ]
         full.append(answers.purge(limit=BATCH) >= BATCH)

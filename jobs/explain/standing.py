@@ -34,6 +34,7 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
         "name": tenant.name,
         "status": tenant.status,
         "require_if_match": tenant.require_if_match,
+        "all_events": tenant.all_events,
         "limits": {name: getattr(tenant, name) for name in QUOTAS},
         "usage": {
             "jobs": jobs.living(tenant.id),

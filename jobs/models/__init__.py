@@ -2,6 +2,7 @@
 
 from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
+from jobs.models.feed.event import Event
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobLabel, JobTally
 from jobs.models.lease import Lease
@@ -15,6 +16,7 @@ __all__ = (
     "CatchUp",
     "Clock",
     "Effect",
+    "Event",
     "Job",
     "JobLabel",
     "JobTally",

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
-from jobs.core.states import AttemptState, TriggerState
+from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.models.fields import new_id
-from jobs.store import db
+from jobs.store import db, events
 from jobs.store.jobs import note_versions
 from jobs.telemetry import get_logger
 
@@ -32,7 +32,9 @@ class Grip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying."""
+    """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying.
+    ``watched``: somebody wants an event of it, whatever it is.
+    """
 
     grip: Grip
     attempt_id: UUID
@@ -48,6 +50,12 @@ class Finish:
     traceback: str = ""
     http_status: int | None = None
     response_excerpt: str = ""
+    watched: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether it may become an event."""
+        return self.watched or self.state is not TriggerState.SUCCEEDED
 
 
 class Claimed(list[Any]):
@@ -114,9 +122,22 @@ def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = N
 
 
 def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
-    """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale."""
+    """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale.
+
+    Opens a transaction where one of them may become an event.
+    """
     if not finishes:
         return {}
+    told = {f.grip.id: f.watched for f in finishes if f.told}
+    if not told:
+        return _finish(finishes)
+    with db.atomic():
+        states = _finish(finishes)
+        events.note(key for key in told if key in states and (told[key] or states[key] in ENDED))
+    return states
+
+
+def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
     started_ats = [f.attempt_started_at for f in finishes]
     rows = _SQL["finish"](
         ids=[f.grip.id for f in finishes],

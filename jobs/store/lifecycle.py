@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from jobs.store import db
+from jobs.store import db, events
 
 _SQL = db.queries("lifecycle")
 
@@ -26,7 +27,7 @@ def hold(*, job_id: UUID, held: bool) -> None:
 
 def skip_paused(*, job_id: UUID, now: datetime) -> int:
     """Skip what fell due by ``now``, while the job was paused. Returns how many."""
-    return len(_SQL["skip_paused"](job_id=job_id, now=now))
+    return _noted(_SQL["skip_paused"](job_id=job_id, now=now))
 
 
 def withdraw_future(*, job_id: UUID, now: datetime) -> int:
@@ -41,14 +42,22 @@ def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None
 
 def cancel_job(*, job_id: UUID) -> int:
     """Cancel the job's waiting triggers and ask its running ones to stop. Returns how many there were of both."""
-    return len(_SQL["cancel_job"](job_id=job_id))
+    return _noted(_SQL["cancel_job"](job_id=job_id))
 
 
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
     """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
-    return bool(_SQL["cancel"](id=trigger_id, tenant_id=tenant_id))
+    return bool(_noted(_SQL["cancel"](id=trigger_id, tenant_id=tenant_id)))
 
 
 def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
     """Send ended triggers through once more. Returns the ids that were replayed."""
-    return [row.id for row in _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id)]
+    rows = _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id)
+    _noted(rows)
+    return [row.id for row in rows]
+
+
+def _noted(rows: Sequence[Any]) -> int:
+    """Append events for what has become of these; returns how many there are. What runs on is left out."""
+    events.note(row.id for row in rows)
+    return len(rows)

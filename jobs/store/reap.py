@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from jobs.core.states import AttemptState, TriggerState
-from jobs.store import db
+from jobs.core.states import ENDED, AttemptState, TriggerState
+from jobs.store import db, events
 from jobs.store.execution import Grip
 from jobs.store.leases import Reign
 
@@ -51,18 +51,28 @@ def reap_running(verdicts: Sequence[Verdict], *, reign: Reign) -> list[Any]:
     """Carry out verdicts under a new fence; a trigger that was renewed or finished meanwhile is left alone."""
     if not verdicts:
         return []
-    return _SQL["reap_running"](**reign.proof(), **_columns(verdicts))
+    with db.atomic():
+        rows = _SQL["reap_running"](**reign.proof(), **_columns(verdicts))
+        _note_ends(rows)
+    return rows
 
 
 def give_up(surrenders: Sequence[Surrender]) -> list[Any]:
-    """Carry out what a process that is about to end itself says of its triggers, in one statement. May be repeated."""
-    return _SQL["give_up"](
-        **_columns([surrender.verdict for surrender in surrenders]),
-        suspects=[surrender.suspect for surrender in surrenders],
-        attempt_states=[surrender.attempt_state.value for surrender in surrenders],
-        error_codes=[surrender.error_code for surrender in surrenders],
-        error_messages=[surrender.error_message for surrender in surrenders],
-    )
+    """Carry out what a process about to end itself says of its triggers, in one transaction. May be repeated."""
+    with db.atomic():
+        rows = _SQL["give_up"](
+            **_columns([surrender.verdict for surrender in surrenders]),
+            suspects=[surrender.suspect for surrender in surrenders],
+            attempt_states=[surrender.attempt_state.value for surrender in surrenders],
+            error_codes=[surrender.error_code for surrender in surrenders],
+            error_messages=[surrender.error_message for surrender in surrenders],
+        )
+        _note_ends(rows)
+    return rows
+
+
+def _note_ends(rows: Sequence[Any]) -> None:
+    events.note(row.id for row in rows if row.state in ENDED)
 
 
 def _columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:

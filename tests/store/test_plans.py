@@ -215,6 +215,23 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "effects.record": lambda s: {"trigger_id": one(s.ids), "key": "charge", "fence": 1},
     "effects.count_duplicate": lambda s: {"trigger_id": one(s.ids), "key": "charge"},
     "effects.duplicates": lambda s: {"trigger_id": one(s.ids)},
+    "events.note": lambda s: {"ids": s.ids},
+    "events.note_ranges": lambda s: {
+        "job_ids": s.job_ids,
+        "tenant_ids": [1] * len(s.job_ids),
+        "from_ats": [s.now - HOUR] * len(s.job_ids),
+        "until_ats": [s.now] * len(s.job_ids),
+        "counts": [5] * len(s.job_ids),
+        "reasons": ["misfire"] * len(s.job_ids),
+    },
+    "events.page": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "after_xid": "7",
+        "after_id": 1,
+        "limit": 100,
+    },
+    "events.horizon": lambda s: {},
+    "events.purge": lambda s: {"retention": HOUR, "limit": 1000},
     "execution.claim": lambda s: {
         "ids": s.ids,
         "fences": s.some(1),

@@ -55,6 +55,9 @@ class TenantSerializer(Shape):
     require_if_match = serializers.BooleanField(
         help_text="PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match."
     )
+    all_events = serializers.BooleanField(
+        help_text="GET /events also tells of each success and each failed attempt that is retried."
+    )
     limits = LimitsSerializer()
     usage = UsageSerializer()
     recent = RecentSerializer()

@@ -68,6 +68,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         traceback=outcome.traceback,
         http_status=_status_or_none(outcome.http_status),
         response_excerpt=outcome.response_excerpt,
+        watched=row.watched,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.models.fields import new_id
-from jobs.store import db
+from jobs.store import db, events
 
 _SQL = db.queries("catchup")
 #: More skipped firings of one job than this are kept as ranges (DESIGN §9).
@@ -59,7 +59,7 @@ def skip(skips: Sequence[Skip]) -> None:
     if not skips:
         return
     instants = [skip.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z") for skip in skips]
-    _SQL["skip"](
+    rows = _SQL["skip"](
         ids=[new_id() for _ in skips],
         job_ids=[skip.job.job_id for skip in skips],
         tenant_ids=[skip.job.tenant_id for skip in skips],
@@ -73,6 +73,7 @@ def skip(skips: Sequence[Skip]) -> None:
             for skip, instant in zip(skips, instants, strict=True)
         ],
     )
+    events.note(row.id for row in rows)
 
 
 def skip_ranges(runs: Sequence[Run]) -> None:
@@ -89,3 +90,4 @@ def skip_ranges(runs: Sequence[Run]) -> None:
             reasons=[run.reason for run in runs],
             floors=[run.floor for run in runs],
         )
+        events.note_ranges(runs)

@@ -14,7 +14,7 @@ from uuid import UUID
 from jobs.core.policies import Delivery
 from jobs.core.states import SKIP_REASONS
 from jobs.crash_points import crash_point
-from jobs.store import db
+from jobs.store import db, events
 from jobs.store.dispatch import parking, queues
 from jobs.store.dispatch.queues import Window
 from jobs.store.leases import Reign
@@ -95,6 +95,7 @@ def dispatch(
             if done.count >= limit or not parked:
                 break
         pick.settle(done)
+        events.note(done.ended)
         if done.queued:
             crash_point("dispatch.before_commit")
     done.blocked = done.count < limit and len(frozen) < len({lane.tenant_id for lane in due})

@@ -12,12 +12,12 @@
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
-           job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret
+           job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret, tenant.all_events AS watched
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
         LATERAL (SELECT job_id, tenant_id, payload FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
         LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
-        LATERAL (SELECT slug, status, webhook_secret FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
+        LATERAL (SELECT slug, status, webhook_secret, all_events FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
     WHERE job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
 ), claimed AS (
     UPDATE jobs_trigger t SET
@@ -29,7 +29,7 @@ WITH fit AS MATERIALIZED (
     RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
         t.crash_count, t.idempotency_key, t.checkpoint, carillon_clock() - t.started_at AS elapsed,
         carillon_clock() AS attempt_started_at, fit.tenant, fit.webhook_secret, fit.job_name, fit.payload, fit.timeout,
-        fit.retry_policy, fit.delivery
+        fit.retry_policy, fit.delivery, fit.watched
 ), attempt AS (
     INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
         error_code, error_class, error_message, traceback, response_excerpt, companions)

@@ -27,11 +27,16 @@ class Command(BaseCommand):
             action=BooleanOptionalAction,
             help="PUT, PATCH and DELETE of jobs must name the version they mean",
         )
+        parser.add_argument(
+            "--all-events",
+            action=BooleanOptionalAction,
+            help="the event feed also tells of each success and each retry",
+        )
         add_quotas(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
-        own = ("name", "status", "require_if_match")
+        own = ("name", "status", "require_if_match", "all_events")
         changes = {name: options[name] for name in own if options[name] is not None}
         changes |= given_quotas(options)
         tenant = Tenant.objects.filter(slug=options["slug"]).first()

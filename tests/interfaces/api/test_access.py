@@ -56,6 +56,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "job-types/<str:name>"): (None, 200),
     ("PUT", "job-types/<str:name>"): ({"timeout_seconds": 5}, 200),
     ("DELETE", "job-types/<str:name>"): (None, 204),
+    ("GET", "events"): (None, 200),
     ("POST", "worker/claim"): ({"worker": "w1", "job_types": [PULL_TYPE]}, 200),
     ("POST", "worker/heartbeat"): ({"triggers": [{"trigger_id": MISSING, "fence": 1}]}, 200),
     ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),

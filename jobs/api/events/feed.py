@@ -1,0 +1,159 @@
+"""``GET /events``: what changed, from any place in the feed on; pages as JSON, or a stream as ``text/event-stream``."""
+
+import json
+import re
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.schedules import instant_text
+from jobs.api.events.stream import stream
+from jobs.api.schema import endpoint
+from jobs.api.serializers.shared import Shape
+from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput
+from jobs.store import events
+from jobs.store.events import START, Place
+
+_MOST, _FEW = 1000, 100
+_PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,18})", re.ASCII)
+LATEST = "latest"
+
+
+class EventStreamRenderer(JSONRenderer):
+    """What ``Accept: text/event-stream`` asks for. Problems are JSON all the same."""
+
+    media_type = "text/event-stream"
+    format = "events"
+
+
+class EventSerializer(Shape):
+    id = serializers.CharField(help_text="Its place in the feed, for after and Last-Event-ID.")
+    at = serializers.DateTimeField()
+    kind = serializers.CharField(help_text="Such as job.paused or trigger.dead; see docs/events.md.")
+    job_id = serializers.UUIDField()
+    trigger_id = serializers.UUIDField(allow_null=True, help_text="Null for jobs and for ranges of firings.")
+    data = serializers.DictField()  # type: ignore[assignment]
+
+
+class EventsSerializer(Shape):
+    results = EventSerializer(many=True)
+    cursor = serializers.CharField(help_text="Go on from here, also when there was nothing.")
+    more = serializers.BooleanField(help_text="There is more to read at once.")
+
+
+class EventsView(Endpoint):
+    query_parameters = ("after", "limit")
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @endpoint(
+        "What changed among your jobs and triggers, oldest first; with Accept: text/event-stream as server-sent events",
+        responses={200: EventsSerializer},
+        parameters=[
+            OpenApiParameter(
+                "after",
+                str,
+                description=f"The id of an event, a cursor, or {LATEST}; all that is kept by default.",
+            ),
+            OpenApiParameter("limit", int, description=f"1 to {_MOST}; {_FEW} by default."),
+            OpenApiParameter(
+                "Last-Event-ID",
+                str,
+                OpenApiParameter.HEADER,
+                description="For streams: as after, and before it.",
+            ),
+        ],
+        examples=[
+            OpenApiExample(
+                "A dead letter",
+                value={
+                    "results": [
+                        {
+                            "id": "7512-42",
+                            "at": "2030-01-31T02:05:00Z",
+                            "kind": "trigger.dead",
+                            "job_id": "018f6d3e-7c1a-7000-8000-000000000001",
+                            "trigger_id": "018f6d3e-7c1a-7000-8000-000000000002",
+                            "data": {
+                                "job_name": "nightly-report",
+                                "job_type": "webhook",
+                                "scheduled_for": "2030-01-31T02:00:00+00:00",
+                                "reason": "exhausted",
+                                "attempts": 4,
+                                "http_status": 503,
+                            },
+                        }
+                    ],
+                    "cursor": "7512-42",
+                    "more": False,
+                },
+                response_only=True,
+            )
+        ],
+        operation_id="events_list",
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        streams = isinstance(request.accepted_renderer, EventStreamRenderer)
+        given = request.headers.get("Last-Event-ID") if streams else None
+        after = (
+            _place(given, field="Last-Event-ID")
+            if given
+            else _after(request, default=LATEST if streams else "")
+        )
+        if streams:
+            lines = stream(tenant_id=self.tenant.id, after=after, render=_rendered)
+            # nginx would gather what is to arrive at once.
+            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
+        limit = _limit(request)
+        rows = events.page(tenant_id=self.tenant.id, after=after, limit=limit)
+        last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"
+        return Response(
+            {"results": [_present(row) for row in rows], "cursor": last, "more": len(rows) == limit}
+        )
+
+
+def _after(request: Request, *, default: str) -> Place:
+    given = request.query_params.get("after", default)
+    if given == LATEST:
+        return events.horizon()
+    return _place(given, field="after") if given else START
+
+
+def _place(given: str, *, field: str) -> Place:
+    match = _PLACE.fullmatch(given)
+    if match is None:
+        raise InvalidInput({field: f"Must be the id of an event or a cursor, such as 7512-42, or {LATEST}."})
+    return Place(int(match[1]), int(match[2]))
+
+
+def _limit(request: Request) -> int:
+    given = request.query_params.get("limit", str(_FEW))
+    if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST:
+        raise InvalidInput({"limit": f"Must be a whole number from 1 to {_MOST}."})
+    return int(given)
+
+
+def _id(row: Any) -> str:
+    return f"{row.xid}-{row.id}"
+
+
+def _present(row: Any) -> dict[str, Any]:
+    return {
+        "id": _id(row),
+        "at": instant_text(row.at),
+        "kind": row.kind,
+        "job_id": str(row.job_id),
+        "trigger_id": row.trigger_id and str(row.trigger_id),
+        "data": row.data,
+    }
+
+
+def _rendered(row: Any) -> tuple[str, str, str]:
+    return _id(row), row.kind, json.dumps(_present(row))

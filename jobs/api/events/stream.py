@@ -1,0 +1,112 @@
+"""Server-sent events: the feed as it grows, over one connection for a minute; then the client connects anew by itself.
+
+A stream holds a thread of the web server and, between two looks, no database connection. Places are few, per process
+and per tenant, so that streams cannot crowd out requests.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rest_framework.exceptions import APIException, Throttled
+
+from jobs.conf import engine_settings
+from jobs.engine.pull.offers import places
+from jobs.store import db, events
+from jobs.store.events import Place
+from jobs.telemetry import get_logger
+
+log = get_logger()
+LOOK_SECONDS = 1.0
+QUIET_SECONDS = 15.0
+LONGEST_SECONDS = 60.0
+PAGE = 500
+#: What a client waits before it connects again.
+RETRY_MS = 1000
+_lock = threading.Lock()
+_streams: Counter[int] = Counter()
+
+
+class NoPlace(APIException):
+    status_code = 503
+    default_detail = "This server holds as many waiting requests as it may; try again, or read pages."
+    wait = 2
+
+
+def stream(*, tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> Iterator[str]:
+    """The feed from ``after`` on, as text. ``render`` gives id, kind and JSON of a row.
+
+    Takes a place at once: raises ``Throttled`` when the tenant has half of all, ``NoPlace`` when there is none. The
+    place is free again when the iterator is closed, read to its end or not.
+    """
+    _take(tenant_id)
+    return _Stream(tenant_id, after, render)
+
+
+class _Stream:
+    """An iterator whose ``close``, which servers call, gives the place back even if nothing was ever read."""
+
+    def __init__(self, tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> None:
+        self._tenant_id, self._open = tenant_id, True
+        self._text = _text(tenant_id, after, render)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            return next(self._text)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._text.close()
+        if self._open:
+            self._open = False
+            _leave(self._tenant_id)
+
+
+def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> Any:
+    until = time.monotonic() + LONGEST_SECONDS
+    speak_at = time.monotonic() + QUIET_SECONDS
+    yield f"retry: {RETRY_MS}\n\n"
+    while True:
+        try:
+            rows: Sequence[Any] = events.page(tenant_id=tenant_id, after=after, limit=PAGE)
+        except db.DISCONNECTED as error:
+            log.warning("database away", what="events", error=str(error).strip().splitlines()[:1])
+            return
+        for row in rows:
+            key, kind, body = render(row)
+            yield f"id: {key}\nevent: {kind}\ndata: {body}\n\n"
+            after = Place(int(row.xid), row.id)
+        if rows or time.monotonic() >= speak_at:
+            speak_at = time.monotonic() + QUIET_SECONDS
+            if not rows:
+                yield ": still here\n\n"  # a client that is gone is noticed by writing alone
+        if time.monotonic() >= until:
+            return
+        if len(rows) < PAGE:
+            if not db.in_transaction():
+                db.disconnect()
+            time.sleep(LOOK_SECONDS)
+
+
+def _take(tenant_id: int) -> None:
+    with _lock:
+        if _streams[tenant_id] >= max(1, engine_settings().long_polls // 2):
+            raise Throttled(wait=2, detail="You have as many streams here as you may; close one.")
+        if not places().acquire(blocking=False):
+            raise NoPlace
+        _streams[tenant_id] += 1
+
+
+def _leave(tenant_id: int) -> None:
+    with _lock:
+        _streams[tenant_id] -= 1
+        if not _streams[tenant_id]:
+            del _streams[tenant_id]
+    places().release()

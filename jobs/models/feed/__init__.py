@@ -1,0 +1,1 @@
+"""What services are told of: the event feed."""
