@@ -5,10 +5,13 @@ Every bad setting is collected before anything is refused, so that one start sho
 that any command finds the servers ``manage.py up`` started there. Nothing here connects to anything.
 """
 
+import base64
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import ProgrammingError
@@ -33,6 +36,7 @@ class Platform(BaseSettings):
     redis_url: str | None = Field(default=None, validation_alias="REDIS_URL")
     broker_url: str | None = Field(default=None, validation_alias="BROKER_URL")
     secret_key: str | None = Field(default=None, validation_alias="SECRET_KEY", min_length=32)
+    encryption_keys: str | None = Field(default=None, validation_alias="CARILLON_ENCRYPTION_KEYS")
     allowed_hosts: Names = Field(default=(), validation_alias="ALLOWED_HOSTS")
     csrf_trusted_origins: Names = Field(default=(), validation_alias="CSRF_TRUSTED_ORIGINS")
     debug: bool = Field(default=False, validation_alias="DEBUG")
@@ -69,6 +73,13 @@ class Platform(BaseSettings):
     def _a_broker_url(cls, value: str | None) -> str | None:
         if value is not None and urlsplit(value).scheme not in BROKER_SCHEMES:
             raise ValueError("must look like redis://host:6379/0 or amqp://user:password@host:5672//")
+        return value
+
+    @field_validator("encryption_keys")
+    @classmethod
+    def _keys_of_32_bytes(cls, value: str | None) -> str | None:
+        if value is not None:
+            encryption_keys(value)
         return value
 
     @property
@@ -121,8 +132,35 @@ class Platform(BaseSettings):
         """The secret key: given, or (embedded mode only) made once and kept in the data directory."""
         return self.secret_key or paths.secret_key(self.data_dir)
 
+    def sealing_keys(self) -> tuple[bytes, ...]:
+        """What secrets are sealed with: the given keys, the first of which seals, then one derived from the secret key.
+
+        The derived one serves until keys are given, and opens what it sealed thereafter.
+        """
+        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"carillon secrets")
+        return (*encryption_keys(self.encryption_keys or ""), derived.derive(self.key().encode()))
+
     def hosts(self) -> list[str]:
         return list(self.allowed_hosts or LOOPBACK_HOSTS)
+
+
+def encryption_keys(text: str) -> tuple[bytes, ...]:
+    """Keys of 32 bytes each, comma-separated, in base64 or hexadecimal. Raises ``ValueError``."""
+    keys = tuple(_key(part.strip()) for part in text.split(",") if part.strip())
+    if any(len(key) != 32 for key in keys):
+        raise ValueError(
+            "each must be 32 bytes in base64 or hexadecimal; `openssl rand -base64 32` makes one"
+        )
+    return keys
+
+
+def _key(text: str) -> bytes:
+    try:
+        if len(text) == 64:
+            return bytes.fromhex(text)
+        return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except ValueError:
+        return b""
 
 
 def load() -> tuple[Platform, EngineSettings]:

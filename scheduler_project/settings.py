@@ -13,6 +13,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 PLATFORM, CARILLON = environment.load()
 
 SECRET_KEY = PLATFORM.key()
+ENCRYPTION_KEYS = PLATFORM.sealing_keys()
 DEBUG = PLATFORM.debug
 ALLOWED_HOSTS = PLATFORM.hosts()
 CSRF_TRUSTED_ORIGINS = list(PLATFORM.csrf_trusted_origins)

@@ -5,7 +5,6 @@ random bits, url-safe) only the SHA-256 is kept, so a key is shown once, when it
 ``ValidationError`` by field, because this app knows nothing of jobs; so do names that are taken.
 """
 
-import base64
 import hashlib
 import hmac
 import re
@@ -16,9 +15,11 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import DateTimeField, Func, Q
+from django.db.models import Q
 
-from tenants.models import RANGES, ApiKey, Tenant
+from tenants.clock import DatabaseNow
+from tenants.models import EARLIEST, LATEST, RANGES, ApiKey, Tenant
+from tenants.vault.signing import rotate_signing_secret
 
 #: What of a tenant may change. Services and receivers know it by its slug.
 CHANGEABLE = ("name", "status", "require_if_match", "all_events", *RANGES)
@@ -28,23 +29,17 @@ _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
-class _DatabaseNow(Func):
-    """The database's clock, which tests can set."""
-
-    function = "carillon_now"
-    output_field = DateTimeField()
-
-
 def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
-    """Create a tenant with a fresh webhook secret; ``quotas`` are columns such as ``weight`` or ``max_in_flight``.
+    """Create a tenant with a fresh signing secret; ``quotas`` are columns such as ``weight`` or ``max_in_flight``.
 
     ``name`` defaults to the slug. Raises ``ValidationError`` by field.
     """
-    tenant = Tenant(slug=slug, name=name or slug, webhook_secret=_new_webhook_secret(), **quotas)
+    tenant = Tenant(slug=slug, name=name or slug, **quotas)
     tenant.full_clean()
     try:
         with transaction.atomic():
             tenant.save(force_insert=True)
+            rotate_signing_secret(tenant=tenant)
     except IntegrityError as error:
         raise ValidationError({"slug": "A tenant with this slug exists."}) from error
     return tenant
@@ -78,6 +73,8 @@ def create_api_key(
     wanted = list(dict.fromkeys(scopes))
     if not wanted or not set(wanted) <= set(ApiKey.Scope.values):
         raise ValidationError({"scopes": f"Choose some of {', '.join(ApiKey.Scope.values)}."})
+    if expires_at is not None and not EARLIEST <= expires_at <= LATEST:
+        raise ValidationError({"expires_at": "Must lie between 2000-01-01 and 2100-01-01."})
     prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     key = ApiKey(
@@ -95,7 +92,7 @@ def create_api_key(
 
 def revoke_api_key(*, key: ApiKey) -> ApiKey:
     """Refuse the key from now on. May be repeated; the first time stands."""
-    ApiKey.objects.filter(id=key.id, revoked_at=None).update(revoked_at=_DatabaseNow())
+    ApiKey.objects.filter(id=key.id, revoked_at=None).update(revoked_at=DatabaseNow())
     key.refresh_from_db()
     return key
 
@@ -111,24 +108,17 @@ def authenticate(token: str) -> ApiKey | None:
         return None
     key = (
         ApiKey.objects.select_related("tenant")
-        .filter(
-            Q(expires_at=None) | Q(expires_at__gt=_DatabaseNow()), prefix=match["prefix"], revoked_at=None
-        )
+        .filter(Q(expires_at=None) | Q(expires_at__gt=DatabaseNow()), prefix=match["prefix"], revoked_at=None)
         .exclude(tenant__status=Tenant.Status.SUSPENDED)
-        .annotate(now=_DatabaseNow())
+        .annotate(now=DatabaseNow())
         .first()
     )
     if key is None or not hmac.compare_digest(key.secret_hash, _digest(match["secret"])):
         return None
     if key.last_used_at is None or key.last_used_at <= key.now - _USE_RECORDED_EVERY:
-        ApiKey.objects.filter(id=key.id).update(last_used_at=_DatabaseNow())
+        ApiKey.objects.filter(id=key.id).update(last_used_at=DatabaseNow())
     return key
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _new_webhook_secret() -> str:
-    """32 random bytes as Standard Webhooks spells them."""
-    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()

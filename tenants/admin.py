@@ -25,7 +25,8 @@ from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from tenants.actions import create_api_key, create_tenant, revoke_api_key, update_tenant
-from tenants.models import RANGES, ApiKey, Tenant, between
+from tenants.models import RANGES, ApiKey, Secret, Tenant, between
+from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -33,6 +34,13 @@ admin.site.unregister(Group)
 
 def instant(value: datetime | None) -> str:
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if value else "-"
+
+
+def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
+    """To ``url``, whether the dialog was confirmed within the page or without JavaScript."""
+    if request.headers.get("HX-Request"):
+        return HttpResponse(headers={"HX-Redirect": url})
+    return HttpResponseRedirect(url)
 
 
 class CreatingForm(forms.ModelForm):
@@ -113,6 +121,33 @@ class TenantAdmin(AccessAdmin):
         ("API", {"fields": ("require_if_match", "all_events")}),
     )
 
+    actions_detail = ("rotate_signing_secret",)
+
+    def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return bool(request.user.has_perm("tenants.change_tenant"))  # type: ignore[union-attr]
+
+    @action(
+        description="Rotate signing secret",
+        permissions=["operate"],
+        icon="autorenew",
+        dialog=ActionDialog(
+            title="Rotate the signing secret?",
+            description="Webhooks are signed with a fresh secret from now on, and for a day with the present one too.",
+            form_class=BaseDialogForm,
+            form_submit_text="Rotate",
+        ),
+    )
+    def rotate_signing_secret(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        tenant = self.get_object(request, object_id)
+        if tenant is None:
+            raise Http404
+        secret = rotate_signing_secret(tenant=tenant)
+        self.log_change(request, tenant, "Signing secret rotated.")
+        messages.warning(
+            request, f"Webhooks are signed with {secret} from now on: copy it now, for it is shown this once."
+        )
+        return back_to(request, reverse("admin:tenants_tenant_change", args=[tenant.pk]))
+
     def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:
         """Services and receivers know a tenant by its slug."""
         return ("slug",) if obj else ()
@@ -127,7 +162,8 @@ class TenantAdmin(AccessAdmin):
     ) -> HttpResponse:
         messages.warning(
             request,
-            f"Its webhooks are signed with {obj.webhook_secret}: copy it now, for it is shown this once.",
+            f"Its webhooks are signed with {open_signing_secrets(obj.id, obj.webhook_secret)}: copy it now, for it is "
+            "shown this once.",
         )
         return super().response_add(request, obj, post_url_continue)
 
@@ -192,10 +228,7 @@ class ApiKeyAdmin(AccessAdmin):
         revoke_api_key(key=key)
         self.log_change(request, key, "Revoked.")
         messages.success(request, "Revoked.")
-        url = reverse("admin:tenants_apikey_change", args=[key.pk])
-        if request.headers.get("HX-Request"):
-            return HttpResponse(headers={"HX-Redirect": url})
-        return HttpResponseRedirect(url)
+        return back_to(request, reverse("admin:tenants_apikey_change", args=[key.pk]))
 
     @admin.display(description="key")
     def key(self, key: ApiKey) -> str:
@@ -220,6 +253,30 @@ class ApiKeyAdmin(AccessAdmin):
     @admin.display(description="revoked")
     def revoked(self, key: ApiKey) -> str:
         return instant(key.revoked_at)
+
+
+@admin.register(Secret)
+class SecretAdmin(AccessAdmin):
+    """Which secrets there are. Tenants write them, over the API; nobody reads them."""
+
+    list_display = ("name", "tenant", "version", "created", "updated")
+    list_select_related = ("tenant",)
+    search_fields = ("name", "tenant__slug")
+    fieldsets = ((None, {"fields": (("name", "tenant"), ("version", "created", "updated"))}),)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    @admin.display(description="created")
+    def created(self, secret: Secret) -> str:
+        return instant(secret.created_at)
+
+    @admin.display(description="last written")
+    def updated(self, secret: Secret) -> str:
+        return instant(secret.updated_at)
 
 
 @admin.register(User)

@@ -1,14 +1,30 @@
 """Tenants, their quotas and their API keys (DESIGN §8, §10). No behaviour here: writes live in ``tenants.actions``."""
 
+import re
+from datetime import UTC, datetime
+
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
+from uuid_utils.compat import uuid7
 
 SLUG = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     "Use 1 to 63 lower-case letters, digits and inner hyphens.",
 )
 
+SECRET_NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z",  # ``$`` also matches before a line break at the end
+    "Use 1 to 100 letters, digits, underscores, dots and hyphens, a letter or digit first.",
+)
+
+
+def is_secret_name(text: str) -> bool:
+    return re.fullmatch(SECRET_NAME.regex, text) is not None
+
+
+#: Between these lies every stored time.
+EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 #: What each quota may be, both ends included. Also as CHECKs, which a stray UPDATE meets.
 RANGES: dict[str, tuple[int, int]] = {
@@ -26,6 +42,11 @@ def between(low: int, high: int) -> list[MinValueValidator | MaxValueValidator]:
     """Validators that refuse a number outside, naming the range."""
     message = f"Must be a whole number from {low:,} to {high:,}."
     return [MinValueValidator(low, message), MaxValueValidator(high, message)]
+
+
+def _storable(name: str) -> Q:
+    """CHECK: null or within 2000 to 2100. A year-9999 row with an offset can be saved and then poisons every read."""
+    return Q(**{f"{name}__isnull": True}) | Q(**{f"{name}__gte": EARLIEST, f"{name}__lte": LATEST})
 
 
 class Tenant(models.Model):
@@ -87,9 +108,14 @@ class Tenant(models.Model):
         db_default=False,
         help_text="The event feed also tells of each success and each failed attempt that is retried.",
     )
-    webhook_secret = models.CharField(
-        max_length=120, editable=False, help_text="Signs this tenant's webhooks (Standard Webhooks, whsec_…)."
+    #: Sealed; two of them, the newest first, while one replaces the other (``tenants.vault.signing``).
+    webhook_secret = models.TextField(
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Signs this tenant's webhooks (Standard Webhooks).",
     )
+    webhook_secret_retires_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -104,6 +130,10 @@ class Tenant(models.Model):
                     condition=Q(**{f"{name}__gte": low, f"{name}__lte": high}), name=f"tenant_{name}_in_range"
                 )
                 for name, (low, high) in RANGES.items()
+            ),
+            models.CheckConstraint(
+                condition=_storable("webhook_secret_retires_at"),
+                name="tenant_times_between_2000_and_2100",
             ),
         )
 
@@ -135,6 +165,33 @@ class ApiKey(models.Model):
     class Meta:
         ordering = ("-created_at",)
         verbose_name = "API key"
+        constraints = (
+            models.CheckConstraint(
+                condition=_storable("expires_at"), name="apikey_times_between_2000_and_2100"
+            ),
+        )
 
     def __str__(self) -> str:
         return f"ck_{self.prefix}_… ({self.name})"
+
+
+class Secret(models.Model):
+    """A value that webhooks may carry as ``{{secret:name}}``: sealed, and never shown (``tenants.vault``)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="secrets", db_index=False)
+    name = models.CharField(max_length=100, validators=[SECRET_NAME])
+    sealed = models.TextField(editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("name",)
+        # Also serves GET /secrets and the worker's look-up.
+        constraints = (
+            models.UniqueConstraint(fields=("tenant", "name"), name="secret_name_unique_in_tenant"),
+        )
+
+    def __str__(self) -> str:
+        return self.name

@@ -52,9 +52,7 @@ def wait_until(predicate: Callable[[], Any], timeout: float = 10.0, *, what: str
 
 def make_tenant(**columns: Any) -> Tenant:
     slug = f"tenant-{next(_number)}"
-    return Tenant.objects.create(
-        **({"slug": slug, "name": slug, "webhook_secret": "whsec_c2VjcmV0"} | columns)
-    )
+    return Tenant.objects.create(**({"slug": slug, "name": slug} | columns))
 
 
 def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:

@@ -25,6 +25,7 @@ from jobs.core.states import JobStatus
 from jobs.models import Job
 from jobs.store.jobs import schedule_of
 from tenants.models import Tenant
+from tenants.vault.secrets import missing
 
 __all__ = ("FIELDS", "parse", "representation", "schedule_of")
 
@@ -227,7 +228,8 @@ def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None, kinds: K
     if kind is None:
         return {}
     if "payload" not in fields.errors:
-        fields.collect(lambda: kind.check(payload))
+        changed = base is None or base.payload != payload
+        fields.collect(lambda: _check_of_kind(kind, payload, tenant if changed else None))
     sound = not any(field.startswith("payload") for field in fields.errors)
     return {
         "job_type": kind.job_type,
@@ -240,7 +242,7 @@ def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None, kinds: K
 def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
     """Refuse what a job of that type could not have as its payload: raises ``InvalidInput`` under ``payload``."""
     _check_payload(payload, tenant)
-    types.kind_of(job_type, tenant=tenant).check(payload)
+    _check_of_kind(types.kind_of(job_type, tenant=tenant), payload, tenant)
 
 
 def _check_payload(payload: Any, tenant: Tenant, base: Job | None = None) -> None:
@@ -250,6 +252,28 @@ def _check_payload(payload: Any, tenant: Tenant, base: Job | None = None) -> Non
         # A quota that was lowered leaves alone what is there.
         if base is None or payload != base.payload:
             raise
+
+
+def _check_of_kind(kind: types.Kind, payload: Any, tenant: Tenant | None) -> None:
+    """Refuse what its type does not accept, and fields that refer to secrets ``tenant`` does not have.
+
+    Without a tenant secrets are not looked for: one that was deleted leaves alone what refers to it.
+    """
+    kind.check(payload)
+    if kind.secrets is None or tenant is None:
+        return
+    wanted = kind.secrets(payload)
+    unknown = missing(tenant=tenant, names={name for names in wanted.values() for name in names})
+    errors = {
+        field: [
+            f"There is no secret {name}; create it first, by PUT /secrets/{name}."
+            for name in dict.fromkeys(names)
+            if name in unknown
+        ]
+        for field, names in wanted.items()
+    }
+    if unknown:
+        raise InvalidInput({field: messages for field, messages in errors.items() if messages})
 
 
 def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from django.urls import path
 
 from jobs.api import work
 from jobs.api.events import EventsView
+from jobs.api.vault import views as vault
 from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
 urlpatterns = [
@@ -35,6 +36,9 @@ urlpatterns = [
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
     path("tenant", explain.TenantView.as_view(), name="tenant"),
+    path("secrets", vault.SecretsView.as_view(), name="secrets"),
+    path("secrets/<str:name>", vault.SecretView.as_view(), name="secret"),
+    path("signing-secret", vault.SigningSecretView.as_view(), name="signing-secret"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
     path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
     path("events", EventsView.as_view(), name="events"),

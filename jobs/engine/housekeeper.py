@@ -12,6 +12,7 @@ from jobs.store import jobs as store
 from jobs.store.calls import answers
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.telemetry import get_logger
+from tenants.vault.signing import retire_signing_secrets
 
 log = get_logger()
 COMPLETE_EVERY_SECONDS = 1.0
@@ -49,6 +50,7 @@ class Housekeeper:
                 log.info("partition dropped", name=name)
         if now >= self._purge_at:
             # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
+            retire_signing_secrets()
             self._purge_at = now + (1.0 if self._purge() else PURGE_EVERY_SECONDS)
 
     def _purge(self) -> bool:

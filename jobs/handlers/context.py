@@ -7,7 +7,7 @@ handler that never asks is interrupted after a grace, or, where it cannot be, ru
 """
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
-from jobs.handlers.outcome import BadReport, Cancelled
+from jobs.handlers.outcome import BadReport, Cancelled, HandlerError, Permanent
 
 MAX_CHECKPOINT_BYTES = 65_536
 MAX_STAGE_LENGTH = 200
@@ -42,8 +42,8 @@ class Context:
 
     ``idempotency_key`` is the same for every attempt at one firing and for its replays; ``fence`` grows with
     every dispatch, so a remote side can refuse a late writer. ``deadline`` is wall-clock information;
-    ``timeout`` (None: the job type's) is what is enforced. ``signing_secret`` holds the tenant's webhook
-    secrets, ``whsec_…``, separated by a space while one replaces another.
+    ``timeout`` (None: the job type's) is what is enforced. ``secrets`` holds the values of the tenant's secrets that
+    the payload refers to, by name; one that cannot be read is None there, one that does not exist is not there.
     """
 
     tenant: str
@@ -58,12 +58,34 @@ class Context:
     deadline: datetime
     timeout: timedelta | None = None
     resume_from: dict[str, Any] | None = None
-    signing_secret: str = field(default="", repr=False)
+    secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     cancel_event: threading.Event = field(default_factory=threading.Event, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
+    on_sign: Callable[[], str] = field(default=str, repr=False)
     on_once: Callable[[str, Any], bool] = field(default=_first, repr=False)
     on_once_async: Callable[[str, Any], Awaitable[bool]] = field(default=_first_async, repr=False)
+
+    @property
+    def signing_secret(self) -> str:
+        """The tenant's webhook secrets, ``whsec_…``, separated by a blank while one replaces another.
+
+        Raises ``HandlerError`` (``secret_unreadable``) when no key of this process opens them.
+        """
+        return self.on_sign()
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the payload refers to.
+
+        Raises ``Permanent`` (``secret_missing``) when there is none, ``HandlerError`` (``secret_unreadable``) when no
+        key of this process opens it.
+        """
+        if name not in self.secrets:
+            raise Permanent(f"There is no secret {name!r}; put it back, then replay.", code="secret_missing")
+        value = self.secrets[name]
+        if value is None:
+            raise unreadable(f"The secret {name!r}")
+        return value
 
     def cancelled(self) -> bool:
         """True once this trigger was cancelled or taken over: stop soon, and start nothing new."""
@@ -116,6 +138,13 @@ class Context:
     async def aonce(self, key: str, using: Any) -> bool:
         """``once`` for an ``AsyncConnection`` of psycopg's."""
         return await self.on_once_async(_checked_key(key), using)
+
+
+def unreadable(what: str) -> HandlerError:
+    """What a handler fails with, to be retried, while this process lacks the key that ``what`` was sealed under."""
+    return HandlerError(
+        f"{what} cannot be opened with the worker's CARILLON_ENCRYPTION_KEYS.", code="secret_unreadable"
+    )
 
 
 @contextmanager

@@ -54,6 +54,7 @@ class JobType:
     description: str
     is_async: bool
     target: Callable[[dict[str, Any]], str] | None = None
+    secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
 
     @property
     def queue(self) -> str:
@@ -84,6 +85,7 @@ def job_type(
     payload: type[pydantic.BaseModel] | None = None,
     max_in_flight: int | None = None,
     target: Callable[[dict[str, Any]], str] | None = None,
+    secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function, plain or ``async``, as the handler of jobs whose ``job_type`` is
     ``name``.
@@ -93,6 +95,8 @@ def job_type(
     all workers. ``payload`` is a pydantic model that a job's payload must fit, checked when the job is
     created; without one the handler receives the plain dict. ``target`` names the host that the handler calls
     with a valid payload (``host`` or ``host:port``, at most 255 characters), for the rate limits of targets.
+    ``secrets`` names the tenant's secrets that a valid payload refers to, by the field that does
+    (``{"payload.url": ["token"]}``): the handler finds their values in ``ctx.secrets``.
     The first paragraph of the docstring becomes the
     type's description. Raises ``RegistrationError``.
     """
@@ -123,6 +127,7 @@ def job_type(
             description=" ".join((inspect.getdoc(handler) or "").split("\n\n")[0].split()),
             is_async=inspect.iscoroutinefunction(handler),
             target=target,
+            secrets=secrets,
         )
         return handler
 

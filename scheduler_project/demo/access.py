@@ -12,6 +12,7 @@ from django.db import connections
 from scheduler_project.demo.scenario import TENANTS
 from tenants.actions import create_api_key, create_tenant, revoke_api_key
 from tenants.models import ApiKey, Tenant
+from tenants.vault.signing import open_signing_secrets
 
 KEY_NAME = "demo"
 ADMIN = "admin"
@@ -32,7 +33,9 @@ def prepare_access() -> Access:
         tenants = [_tenant(slug, name) for slug, name in TENANTS.items()]
         return Access(
             api_keys={tenant.slug: _fresh_key(tenant) for tenant in tenants},
-            webhook_secrets={tenant.slug: tenant.webhook_secret for tenant in tenants},
+            webhook_secrets={
+                tenant.slug: open_signing_secrets(tenant.id, tenant.webhook_secret) for tenant in tenants
+            },
             admin_password=_fresh_admin_password(),
         )
     finally:

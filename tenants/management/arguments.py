@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
 
-from tenants.models import RANGES
+from tenants.models import RANGES, Tenant
 
 #: Quotas that may be lifted altogether.
 _LIFTABLE = ("rate_per_second", "rate_burst")
@@ -29,6 +30,14 @@ def given_quotas(options: Mapping[str, Any]) -> dict[str, int | None]:
     """The quotas that were named on the command line."""
     given = {name: options[name] for name in RANGES if options[name] is not None}
     return {name: None if value == _NONE else value for name, value in given.items()}
+
+
+def tenant_of(slug: str) -> Tenant:
+    """The tenant of that slug. Raises ``CommandError``."""
+    tenant = Tenant.objects.filter(slug=slug).first()
+    if tenant is None:
+        raise CommandError(f"There is no tenant {slug!a}.")
+    return tenant
 
 
 def complaints(error: ValidationError) -> str:

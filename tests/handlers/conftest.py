@@ -43,7 +43,8 @@ def make_context() -> Callable[..., Context]:
             "fence": 7,
             "deadline": now + timedelta(seconds=60),
         }
-        return Context(**(fields | overrides))
+        signing_secret = overrides.pop("signing_secret", "")
+        return Context(**({"on_sign": lambda: signing_secret} | fields | overrides))
 
     return make
 

@@ -27,6 +27,8 @@ from jobs.store import leases
 from jobs.store.insight import clocks, workers
 from tenants.actions import authenticate, create_api_key, create_tenant
 from tenants.models import ApiKey, Tenant
+from tenants.vault.secrets import put_secret
+from tenants.vault.signing import open_signing_secrets
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +43,7 @@ MODELS = (
     "django_celery_results_taskresult",
     "tenants_tenant",
     "tenants_apikey",
+    "tenants_secret",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -53,7 +56,13 @@ PAGES = {
 #: Pages Django offers and nobody may use: engine rows are not added, nothing is deleted in Django's way.
 NOBODYS = {f"{model}_delete" for model in MODELS} | {
     f"{model}_add"
-    for model in ("jobs_trigger", "jobs_attempt", "jobs_lease", "django_celery_results_taskresult")
+    for model in (
+        "jobs_trigger",
+        "jobs_attempt",
+        "jobs_lease",
+        "django_celery_results_taskresult",
+        "tenants_secret",
+    )
 }
 
 
@@ -75,6 +84,7 @@ class World:
             name="leader", holder="beat-1", term=7, expires_at=factories.now() + timedelta(hours=1)
         )
         self.result = TaskResult.objects.create(task_id=self.attempt.celery_task_id, status="SUCCESS")
+        self.secret, _ = put_secret(tenant=self.tenant, name="token", value="value of the secret")
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
 
     def url(self, page: str) -> str:
@@ -86,6 +96,7 @@ class World:
             "django_celery_results_taskresult": self.result,
             "tenants_tenant": self.tenant,
             "tenants_apikey": self.key,
+            "tenants_secret": self.secret,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
         return reverse(f"admin:{page}", args=[row.pk] if row else [])
@@ -654,9 +665,23 @@ class TestAccess:
         }  # fmt: skip
         created = operator.post("/admin/tenants/tenant/add/", sent, follow=True)
         tenant = Tenant.objects.get(slug="acme")
-        assert tenant.webhook_secret in created.content.decode().replace("&#x3D;", "=")
+        secret = open_signing_secrets(tenant.id, tenant.webhook_secret)
+        assert secret in created.content.decode().replace("&#x3D;", "=")
         for page in ("/admin/tenants/tenant/", f"/admin/tenants/tenant/{tenant.id}/change/"):
             assert "whsec_" not in operator.get(page).content.decode()
+
+    def test_a_rotated_signing_secret_is_shown_once_and_a_secret_never(
+        self, world: World, operator: Client
+    ) -> None:
+        pressed = press(operator, "tenants_tenant_rotate_signing_secret", world.tenant)
+        world.tenant.refresh_from_db()
+        secret = open_signing_secrets(world.tenant.id, world.tenant.webhook_secret)
+        assert secret in said(pressed)
+        for page in ("tenants_secret_changelist", "tenants_secret_change", "tenants_tenant_history"):
+            text = operator.get(world.url(page)).content.decode()
+            assert world.secret.sealed not in text
+            assert "value of the secret" not in text
+            assert secret not in operator.get(world.url(page)).content.decode()
 
     def test_a_tenants_limits_can_be_edited_and_its_slug_cannot(self, operator: Client) -> None:
         tenant = create_tenant(slug="acme")

@@ -1,5 +1,7 @@
 """The environment is checked as a whole at start (12-factor): every bad setting is named at once."""
 
+import base64
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
@@ -74,6 +76,23 @@ class TestEnvironment:
         environ(CARILLON_DATA_DIR=str(tmp_path / "file"))
         with pytest.raises(ImproperlyConfigured, match="CARILLON_DATA_DIR: must be a directory"):
             environment.load()
+
+    def test_seals_with_the_given_keys_and_goes_on_opening_with_the_derived_one(self, environ):
+        environ(**GOOD)
+        [derived] = environment.load()[0].sealing_keys()
+        one, two = base64.b64encode(b"1" * 32).decode(), "32" * 32
+        environ(CARILLON_ENCRYPTION_KEYS=f"{one}, {two}")
+        assert environment.load()[0].sealing_keys() == (b"1" * 32, b"2" * 32, derived)
+        assert len(derived) == 32
+
+    @pytest.mark.parametrize("keys", ["short", "x" * 64, base64.b64encode(b"1" * 16).decode(), "a,b"])
+    def test_refuses_keys_of_another_length_without_an_echo(self, environ, keys):
+        environ(**GOOD, CARILLON_ENCRYPTION_KEYS=keys)
+        with pytest.raises(
+            ImproperlyConfigured, match="CARILLON_ENCRYPTION_KEYS: each must be 32 bytes"
+        ) as refusal:
+            environment.load()
+        assert "got" not in str(refusal.value)
 
     def test_never_echoes_a_secret(self, environ):
         environ(DATABASE_URL="mysql://user:hunter2@db/x", SECRET_KEY="hunter2")

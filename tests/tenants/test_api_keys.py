@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tenants import actions
 from tenants.models import ApiKey, Tenant
+from tenants.vault.signing import open_signing_secrets
 from tests.factories import HOUR, MINUTE, make_tenant, now
 
 pytestmark = pytest.mark.django_db
@@ -23,8 +24,9 @@ def key_of(tenant: Tenant | None = None, **options: Any) -> tuple[ApiKey, str]:
 
 
 class TestCreateTenant:
-    def test_makes_a_webhook_secret_of_its_own(self) -> None:
-        secrets = {actions.create_tenant(slug=slug).webhook_secret for slug in ("a", "b")}
+    def test_makes_a_signing_secret_of_its_own(self) -> None:
+        tenants = [actions.create_tenant(slug=slug) for slug in ("a", "b")]
+        secrets = {open_signing_secrets(tenant.id, tenant.webhook_secret) for tenant in tenants}
         assert len(secrets) == 2
         assert all(re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=", secret) for secret in secrets)
 

@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 
 from tenants.actions import authenticate
 from tenants.models import ApiKey, Tenant
+from tenants.vault.signing import open_signing_secrets
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +24,10 @@ class TestCreateTenant:
         printed = json.loads(create("acme", "--api-key", "demo", "--weight", "7", "--json"))
         tenant = Tenant.objects.get(slug="acme")
         assert printed.keys() == {"tenant", "api_key", "webhook_secret"}
-        assert (printed["tenant"], printed["webhook_secret"]) == ("acme", tenant.webhook_secret)
+        assert (printed["tenant"], printed["webhook_secret"]) == (
+            "acme",
+            open_signing_secrets(tenant.id, tenant.webhook_secret),
+        )
         assert tenant.weight == 7
         key = authenticate(printed["api_key"])
         assert key is not None

@@ -37,6 +37,7 @@ class Kind:
     timeout: timedelta
     check: Callable[[Any], None]
     target: Callable[[dict[str, Any]], str] | None = None
+    secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
 
 
 def kind_of(name: object, *, tenant: Tenant) -> Kind:
@@ -58,6 +59,7 @@ def kind_of(name: object, *, tenant: Tenant) -> Kind:
         registered.timeout,
         lambda payload: registry.validate_payload(registered.name, payload),
         registered.target,
+        registered.secrets,
     )
 
 

@@ -18,6 +18,7 @@ _FIRINGS = (
 _ACCESS = (
     ("Tenants", "apartment", "admin:tenants_tenant_changelist", "tenants.view_tenant"),
     ("API keys", "key", "admin:tenants_apikey_changelist", "tenants.view_apikey"),
+    ("Secrets", "lock", "admin:tenants_secret_changelist", "tenants.view_secret"),
     ("Operators", "person", "admin:auth_user_changelist", "auth.view_user"),
     ("Groups", "group", "admin:auth_group_changelist", "auth.view_group"),
 )

@@ -22,11 +22,13 @@ from jobs.crash_points import crash_point
 from jobs.engine.reaper import judge
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.keeper import Held, Hold, Keeper
+from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context
 from jobs.handlers.execution import interrupt, run_sync
 from jobs.handlers.outcome import Outcome
+from jobs.handlers.placeholders import hide
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects, execution, reap
 from jobs.store.execution import Grip
@@ -121,6 +123,7 @@ class Batch:
             interrupt=self._interrupt,
         )
         self._at_work: Context | None = None
+        self._secrets = secrets_of(job_type, rows)
 
     def call_handlers(self, *, may_linger: bool) -> None:
         """Asynchronous handlers all at once, synchronous ones one after another.
@@ -186,6 +189,8 @@ class Batch:
     def _on_outcome(self, ctx: Context, outcome: Outcome) -> None:
         held = self.hold.held[ctx.trigger_id]
         held.deadline = None
+        if ctx.secrets:
+            outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
         self.finisher.add(self.rows[ctx.trigger_id], outcome)
         self.hold.done.add(ctx.trigger_id)
 
@@ -204,7 +209,8 @@ class Batch:
             deadline=datetime.now(UTC) + row.timeout,
             timeout=row.timeout,
             resume_from=row.checkpoint,
-            signing_secret=row.webhook_secret,
+            secrets=self._secrets.get(row.id, NO_SECRETS),
+            on_sign=partial(signing_secret, row),
             cancel_event=self.hold.held[row.id].cancel_event,
             on_progress=partial(_note_progress, grip),
             on_checkpoint=partial(_note_checkpoint, grip),

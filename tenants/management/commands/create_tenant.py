@@ -10,6 +10,7 @@ from django.db import transaction
 
 from tenants.actions import create_api_key, create_tenant
 from tenants.management.arguments import add_quotas, complaints, given_quotas
+from tenants.vault.signing import open_signing_secrets
 
 
 class Command(BaseCommand):
@@ -33,12 +34,11 @@ class Command(BaseCommand):
                     _, token = create_api_key(tenant=tenant, name=options["api_key"], scopes=scopes)
         except ValidationError as error:
             raise CommandError(complaints(error)) from error
+        secret = open_signing_secrets(tenant.id, tenant.webhook_secret)
         if options["json"]:
-            shown = {"tenant": tenant.slug, "api_key": token, "webhook_secret": tenant.webhook_secret}
+            shown = {"tenant": tenant.slug, "api_key": token, "webhook_secret": secret}
             self.stdout.write(json.dumps(shown))
             return
-        self.stdout.write(
-            f"Tenant {tenant.slug} created. Its webhooks are signed with {tenant.webhook_secret}"
-        )
+        self.stdout.write(f"Tenant {tenant.slug} created. Its webhooks are signed with {secret}")
         if token:
             self.stdout.write(f"API key ({', '.join(scopes)}), shown this once: {token}")

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from tenants.actions import CHANGEABLE, update_tenant
-from tenants.management.arguments import add_quotas, complaints, given_quotas
+from tenants.management.arguments import add_quotas, complaints, given_quotas, tenant_of
 from tenants.models import Tenant
 
 
@@ -39,9 +39,7 @@ class Command(BaseCommand):
         own = ("name", "status", "require_if_match", "all_events")
         changes = {name: options[name] for name in own if options[name] is not None}
         changes |= given_quotas(options)
-        tenant = Tenant.objects.filter(slug=options["slug"]).first()
-        if tenant is None:
-            raise CommandError(f"There is no tenant {options['slug']!a}.")
+        tenant = tenant_of(options["slug"])
         if not changes:
             raise CommandError("Nothing to change: name a quota, --name or --status.")
         try:

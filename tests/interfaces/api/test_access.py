@@ -9,7 +9,8 @@ from django.urls import URLPattern
 from jobs.actions.pull.types import declare_type
 from jobs.api.urls import urlpatterns
 from jobs.models import Job, Trigger
-from tenants.models import Tenant
+from tenants.models import Secret, Tenant
+from tenants.vault.secrets import put_secret
 from tests.factories import make_job, make_trigger
 from tests.interfaces.api.caller import V1, Caller, noop_job
 
@@ -60,6 +61,12 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "worker/claim"): ({"worker": "w1", "job_types": [PULL_TYPE]}, 200),
     ("POST", "worker/heartbeat"): ({"triggers": [{"trigger_id": MISSING, "fence": 1}]}, 200),
     ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),
+    ("GET", "secrets"): (None, 200),
+    ("GET", "secrets/<str:name>"): (None, 200),
+    ("PUT", "secrets/<str:name>"): ({"value": "replaced value"}, 200),
+    ("DELETE", "secrets/<str:name>"): (None, 204),
+    ("GET", "signing-secret"): (None, 200),
+    ("PUT", "signing-secret"): ({"secret": "whsec_" + "QUJD" * 8}, 200),
 }
 OF_ONE_OBJECT = [
     route for route in ROUTES if "<uuid:" in route[1] or (route[0] in ("GET", "DELETE") and "<" in route[1])
@@ -94,6 +101,7 @@ def url(owner: Caller) -> Callable[[str], str]:
             declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
+        put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner")
         return with_ids(route, job=job.id, trigger=trigger.id, name=job.name)
 
     return fill
@@ -206,4 +214,5 @@ class TestKeys:
 
 
 def _everything() -> list[dict[str, Any]]:
-    return [*Job.objects.order_by("id").values(), *Trigger.objects.order_by("id").values()]
+    tables = (Job.objects, Trigger.objects, Secret.objects)
+    return [row for table in tables for row in table.order_by("id").values()]

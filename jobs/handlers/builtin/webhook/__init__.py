@@ -8,13 +8,15 @@ what the answer means.
 from datetime import UTC, datetime
 
 from jobs.handlers import egress
-from jobs.handlers.builtin.webhook.payload import WebhookPayload, target
+from jobs.handlers.builtin.webhook.payload import WebhookPayload, secrets, target
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import Response
 from jobs.handlers.registry import job_type
 
 
-@job_type("webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload, target=target)
+@job_type(
+    "webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload, target=target, secrets=secrets
+)
 async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
     # Imported here: these need aiohttp, which processes that only read the registry should not pay for.
@@ -22,6 +24,7 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     from jobs.handlers.builtin.webhook.response import judge, read_bounded, translated_errors
 
     connection = egress.current.get()
+    payload = payload.filled(ctx.secret)
     text = body_text(payload)
     with translated_errors():
         async with connection.session.request(

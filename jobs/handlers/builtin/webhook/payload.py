@@ -1,12 +1,15 @@
 """The payload of a webhook job: what a caller may ask to be sent."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 from yarl import URL
 
 from jobs.handlers.builtin.payload import BuiltInPayload
+from jobs.handlers.outcome import Permanent
+from jobs.handlers.placeholders import check_placeholders, fill, names_in
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 §5.6.2
 _PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
@@ -15,11 +18,15 @@ _DENIED = {
     "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
     "expect", "idempotency-key", "x-fence-token", "x-execution-id",
 }  # fmt: skip
+_LONGEST_FILLED_URL = 8192
 _DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
 
 
 def _check_url(text: str) -> str:
     """The URL as given, once the parser that will send it (yarl) finds nothing odd in it."""
+    authority = check_placeholders(text).partition("://")[2].partition("/")[0].partition("?")[0]
+    if names_in(text.partition("://")[0]) or names_in(authority):
+        raise ValueError("A secret may stand in the path or the query; the host must be known beforehand.")
     if re.search(r"[\s\\\x00-\x1f\x7f]", text):
         raise ValueError("A URL holds no spaces, control characters or backslashes; percent-encode them.")
     try:
@@ -49,6 +56,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"{name} is given twice; header names do not differ by case.")
         if not _PRINTABLE.fullmatch(value):
             raise ValueError(f"The value of {name} must be printable ASCII of at most 4096 characters.")
+        check_placeholders(value)
         seen.add(lower)
     return headers
 
@@ -60,6 +68,38 @@ class WebhookPayload(BuiltInPayload):
     method: Literal["POST", "GET", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=32), AfterValidator(_check_headers)] = {}
     body: Any = None
+
+    def filled(self, value_of: Callable[[str], str]) -> "WebhookPayload":
+        """The request with its secrets in place, judged again as it will be sent.
+
+        Raises ``Permanent`` (``secret_unfit``) where a value makes it one that may not be sent, and what ``value_of``
+        raises.
+        """
+        if "{{" not in self.url and not any("{{" in value for value in self.headers.values()):
+            return self
+        url = fill(self.url, value_of)
+        headers = {name: fill(value, value_of) for name, value in self.headers.items()}
+        try:
+            _check_url(url)
+            _check_headers(headers)
+            same = URL(url).origin() == URL(self.url).origin()
+        except ValueError:
+            same = False
+        if not same or len(url) > _LONGEST_FILLED_URL:
+            raise Permanent(
+                "With its secrets in place this is no request that may be sent: look for line breaks, blanks, "
+                "characters beyond ASCII, or what changes the URL's host.",
+                code="secret_unfit",
+            ) from None
+        return self.model_copy(update={"url": url, "headers": headers})
+
+
+def secrets(payload: dict[str, Any]) -> dict[str, list[str]]:
+    """The secrets a valid payload refers to, by field."""
+    found = {"payload.url": names_in(payload["url"])}
+    for name, value in payload.get("headers", {}).items():
+        found[f"payload.headers.{name}"] = names_in(value)
+    return {field: names for field, names in found.items() if names}
 
 
 def target(payload: dict[str, Any]) -> str:

@@ -1,0 +1,144 @@
+"""``/secrets`` and ``/signing-secret``: a value goes in by PUT and never comes out. A call may be repeated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.fields import Fields
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import endpoint
+from jobs.api.vault.serializers import (
+    NewSigningSecretSerializer,
+    SecretSerializer,
+    SecretValueSerializer,
+    SigningSecretSerializer,
+)
+from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput, NotFound
+from tenants.models import Secret, Tenant, is_secret_name
+from tenants.vault.secrets import delete_secret, put_secret
+from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate_signing_secret
+
+_NAME = OpenApiParameter(
+    "name",
+    {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"},
+    OpenApiParameter.PATH,
+    description="1 to 100 letters, digits, underscores, dots and hyphens, a letter or digit first.",
+)
+
+
+class SecretsView(Endpoint):
+    queryset = Secret.objects.none()
+    serializer_class = SecretSerializer
+    pagination_class = IdCursorPagination
+    orderings = {"name": "name", "-name": "-name"}
+
+    @endpoint(
+        "List your secrets by name; their values are never shown",
+        responses={200: SecretSerializer(many=True)},
+        operation_id="secrets_list",
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(Secret.objects.filter(tenant=self.tenant))
+
+
+class SecretView(Endpoint):
+    serializer_class = SecretSerializer
+
+    @endpoint(
+        "Read when a secret was last written; its value is never shown",
+        responses={200: SecretSerializer},
+        parameters=[_NAME],
+        problems=(404,),
+        operation_id="secrets_read",
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return Response(self.present(_find(self.tenant, name)))
+
+    @endpoint(
+        "Keep a secret, for `{{secret:name}}` in the URL and the headers of webhooks; replaces the one of this name",
+        request=SecretValueSerializer,
+        responses={200: SecretSerializer, 201: SecretSerializer},
+        parameters=[_NAME],
+        problems=(404,),
+        examples=[OpenApiExample("A token", value={"value": "xoxb-17653672481"}, request_only=True)],
+        operation_id="secrets_put",
+    )
+    def put(self, request: Request, name: str) -> Response:
+        fields = Fields(self.body(), known=("value",))
+        fields.finish()
+        with _refused():
+            secret, created = put_secret(tenant=self.tenant, name=name, value=fields.get("value"))
+        return Response(self.present(secret), status=201 if created else 200)
+
+    @endpoint(
+        "Forget a secret; firings that need it are buried from then on",
+        responses={204: None},
+        parameters=[_NAME],
+        problems=(404,),
+        operation_id="secrets_delete",
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        self.refuse_body()
+        _find(self.tenant, name)
+        delete_secret(tenant=self.tenant, name=name)
+        return Response(status=204)
+
+
+class SigningSecretView(Endpoint):
+    @endpoint(
+        "Whether your signing secret is being replaced; it is never shown",
+        responses={200: SigningSecretSerializer},
+        operation_id="signing_secret_read",
+    )
+    def get(self, request: Request) -> Response:
+        return Response(_standing(self.tenant))
+
+    @endpoint(
+        "Sign webhooks with another secret; for a while with the one before it too, so that receivers can change over",
+        request=NewSigningSecretSerializer,
+        responses={200: SigningSecretSerializer},
+        operation_id="signing_secret_rotate",
+    )
+    def put(self, request: Request) -> Response:
+        fields = Fields(self.body(), known=("secret", "overlap_seconds"))
+        overlap = fields.seconds(
+            "overlap_seconds", 0, LONGEST_OVERLAP.total_seconds(), default=DEFAULT_OVERLAP
+        )
+        if fields.get("secret") is None:
+            fields.complain("secret", "Is required: whsec_ and the base64 of 24 to 64 random bytes.")
+        fields.finish()
+        assert isinstance(overlap, timedelta)
+        with _refused():
+            rotate_signing_secret(tenant=self.tenant, secret=fields.get("secret"), overlap=overlap)
+        return Response(_standing(self.tenant))
+
+
+def _find(tenant: Tenant, name: str) -> Secret:
+    """The tenant's secret of that name. Raises ``NotFound``, also for what can be no name."""
+    found = Secret.objects.filter(tenant=tenant, name=name).first() if is_secret_name(name) else None
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _standing(tenant: Tenant) -> dict[str, Any]:
+    return {
+        "rotating": len(tenant.webhook_secret.split()) > 1,
+        "retires_at": tenant.webhook_secret_retires_at,
+    }
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """``tenants`` knows nothing of this project's errors."""
+    try:
+        yield
+    except ValidationError as error:
+        raise InvalidInput(error.message_dict) from None
