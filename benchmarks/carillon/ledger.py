@@ -9,7 +9,7 @@ from benchmarks.stage import BenchError, Stage
 POLL_SECONDS = 0.2
 #: In an index's order, because old statistics would recommend to look through the whole table, five times a second.
 _UNFINISHED = """
-    SELECT job_id FROM jobs_trigger WHERE state IN ('pending', 'queued', 'running', 'retrying')
+    SELECT job_id FROM jobs_trigger WHERE phase IN ('pending', 'retrying', 'in_flight')
     ORDER BY job_id LIMIT 1
 """
 #: Jobs that a bench keeps for a distant future are nobody's firing of today.

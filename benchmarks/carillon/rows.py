@@ -46,7 +46,7 @@ def _defaults(model: type[models.Model]) -> dict[str, Any]:
     return {
         field.column: field.get_db_prep_save(field.get_default(), connection)
         for field in model._meta.concrete_fields
-        if not field.primary_key and (field.has_default() or _takes_empty_text(field))
+        if not (field.primary_key or field.generated) and (field.has_default() or _takes_empty_text(field))
     }
 
 

@@ -94,6 +94,6 @@ def _retire_fleet(stage: Stage, what: str) -> None:
         )
         stage.db.execute(
             "UPDATE jobs_trigger SET state = 'cancelled', reason = 'job_cancelled', finished_at = clock_timestamp() "
-            "WHERE state = 'pending'"
+            "WHERE phase = 'pending'"
         )
     stage.must(f"{what}: ending what runs", lambda: carillon.idle(stage), poll_seconds=carillon.POLL_SECONDS)

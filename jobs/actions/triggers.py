@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import Conflict, InvalidInput, NotFound
-from jobs.core.states import ENDED, JobStatus, TriggerState
+from jobs.core.states import ENDED, PHASES, JobStatus, TriggerState
 from jobs.models import Trigger
 from jobs.store import db, lifecycle
 from jobs.wakeups import wake_beats
@@ -91,7 +91,9 @@ def replay_dead_letters(
     a failure stays replayed, and the call may be repeated.
     """
     dead = (
-        (Trigger.objects.all() if queryset is None else queryset).filter(state=TriggerState.DEAD).order_by()
+        (Trigger.objects.all() if queryset is None else queryset)
+        .filter(phase=PHASES[TriggerState.DEAD])
+        .order_by()
     )
     if tenant is not None:
         return _replay_all(dead, tenant.id, batch)

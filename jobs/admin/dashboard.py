@@ -13,7 +13,7 @@ from django.http import HttpRequest
 
 from jobs.admin.shared.cells import flower_url, instant_text
 from jobs.admin.shared.lists import first_id_since
-from jobs.core.states import TriggerState
+from jobs.core.states import PHASES, TriggerState
 from jobs.models import Lease, Trigger
 from jobs.models.trigger import DISPATCHABLE
 from jobs.store.history import database_now
@@ -33,7 +33,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         context["reigns"] = reigns(now)
         context["clocks"] = clock_rows()
     if user.has_perm("jobs.view_trigger"):
-        dead = Trigger.objects.filter(state=TriggerState.DEAD, id__gte=first_id_since(now - LATELY))
+        dead = Trigger.objects.filter(phase=PHASES[TriggerState.DEAD], id__gte=first_id_since(now - LATELY))
         context |= {
             "in_flight": in_flight(),
             "due": bounded_count(Trigger.objects.filter(DISPATCHABLE, due_at__lte=now)),
@@ -98,7 +98,7 @@ def in_flight() -> list[dict[str, Any]]:
     Read from the partial index that dispatch itself counts with: their number is bounded by what dispatch may publish,
     not by the table.
     """
-    flying = Trigger.objects.filter(state__in=(TriggerState.QUEUED, TriggerState.RUNNING)).order_by()
+    flying = Trigger.objects.filter(phase=PHASES[TriggerState.RUNNING]).order_by()
     queued, running = Q(state=TriggerState.QUEUED), Q(state=TriggerState.RUNNING)
     counted = flying.values("job_type").annotate(
         queued=Count("pk", filter=queued), running=Count("pk", filter=running)

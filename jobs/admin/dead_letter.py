@@ -19,7 +19,7 @@ from jobs.admin.shared.cells import coloured_label, instant_cell, job_link
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
 from jobs.admin.shared.writes import OperableAdmin, back_to, button
 from jobs.core.errors import CarillonError
-from jobs.core.states import DEAD_REASONS, TriggerState
+from jobs.core.states import DEAD_REASONS, PHASES, TriggerState
 from jobs.handlers import registry
 from jobs.models import Attempt, Trigger
 
@@ -74,7 +74,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     list_before_template = "admin/jobs/trigger/dead_letters.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
-        return super().get_queryset(request).filter(state=TriggerState.DEAD)
+        return super().get_queryset(request).filter(phase=PHASES[TriggerState.DEAD])
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[UncountedChangeList]:
         return DeadLetterChangeList
@@ -114,7 +114,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
 
     def _replay(self, request: HttpRequest, matching: QuerySet[Trigger]) -> None:
         """Replay the oldest of ``matching`` and say how many, and whether that was all."""
-        dead = matching.prefetch_related(None).filter(state=TriggerState.DEAD).order_by("id")
+        dead = matching.prefetch_related(None).filter(phase=PHASES[TriggerState.DEAD]).order_by("id")
         beyond = dead.values_list("id", flat=True)[MOST_AT_ONCE : MOST_AT_ONCE + 1].first()
         try:
             count = replay_dead_letters(

@@ -61,6 +61,19 @@ IN_FLIGHT = frozenset({TriggerState.QUEUED, TriggerState.RUNNING})
 #: States dispatch may take.
 DISPATCHABLE = frozenset({TriggerState.PENDING, TriggerState.RETRYING})
 
+#: What the store's indexes know of a state. A claim moves no trigger from one phase to another, so that it touches no
+#: index; ``dead`` is told from the other ends for the dead letters.
+PHASES = {
+    TriggerState.PENDING: "pending",
+    TriggerState.RETRYING: "retrying",
+    TriggerState.QUEUED: "in_flight",
+    TriggerState.RUNNING: "in_flight",
+    TriggerState.DEAD: "dead",
+    TriggerState.SUCCEEDED: "ended",
+    TriggerState.SKIPPED: "ended",
+    TriggerState.CANCELLED: "ended",
+}
+
 SKIP_REASONS = ("misfire", "coalesced", "overlap", "collapsed", "paused", "frozen")
 DEAD_REASONS = ("exhausted", "permanent", "poison", "lost")
 CANCEL_REASONS = ("job_cancelled", "superseded", "requested", "preempted")

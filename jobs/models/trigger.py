@@ -1,7 +1,7 @@
 """Trigger: one expected firing of a job, and the transactional outbox of its dispatch (DESIGN §3, §5)."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, Q, Value, When
 
 from jobs.core import states
 from jobs.core.states import TriggerState
@@ -9,7 +9,14 @@ from jobs.models.fields import choices, new_id, one_of, times_in_range
 from jobs.models.job import PRIORITIES, Job
 from tenants.models import Tenant
 
-DISPATCHABLE = Q(state__in=("pending", "retrying"), held=False)
+DISPATCHABLE = Q(phase__in=("pending", "retrying"), held=False)
+
+
+def _phase_of_state() -> Case:
+    by_phase: dict[str, list[str]] = {}
+    for state, phase in states.PHASES.items():
+        by_phase.setdefault(phase, []).append(state.value)
+    return Case(*(When(state__in=of_phase, then=Value(phase)) for phase, of_phase in by_phase.items()))
 
 
 class Origin(models.TextChoices):
@@ -30,7 +37,8 @@ class Trigger(models.Model):
     (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
     ``parked_until``, when its target may be called again. ``concurrency_key`` is the job's as of the dispatch, for
     counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the hand of a process that died,
-    perhaps of it, and travels alone ever since.
+    perhaps of it, and travels alone ever since. ``phase`` (`states.PHASES`) is what indexes know of the state:
+    statements that search by state name it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -42,6 +50,9 @@ class Trigger(models.Model):
     scheduled_for = models.DateTimeField()
     due_at = models.DateTimeField()
     state = models.CharField(max_length=16, choices=choices(TriggerState), default=TriggerState.PENDING)
+    phase = models.GeneratedField(
+        expression=_phase_of_state(), output_field=models.CharField(max_length=16), db_persist=True
+    )
     reason = models.CharField(max_length=32, blank=True)
     held = models.BooleanField(default=False)
     parked = models.BooleanField(default=False, db_default=False)
@@ -117,20 +128,20 @@ class Trigger(models.Model):
             ),
             # store/sql/dispatch.sql: pick — in-flight counts per tenant and per job type; store/sql/reap.sql: both.
             models.Index(
-                fields=("tenant", "job_type", "state"),
-                condition=Q(state__in=("queued", "running")),
+                fields=("tenant", "job_type"),
+                condition=Q(phase="in_flight"),
                 name="trigger_in_flight",
             ),
             # store/sql/dispatch.sql: pick (overlap); jobs.actions — everything unfinished of one job.
             models.Index(
-                fields=("job", "state"),
-                condition=Q(state__in=("pending", "queued", "running", "retrying")),
+                fields=("job", "phase"),
+                condition=Q(phase__in=("pending", "retrying", "in_flight")),
                 name="trigger_unfinished_of_job",
             ),
             # store/sql/dispatch.sql: pick, release — what is in flight of one concurrency key.
             models.Index(
                 fields=("tenant", "concurrency_key"),
-                condition=Q(state__in=("queued", "running")) & ~Q(concurrency_key=""),
+                condition=Q(phase="in_flight") & ~Q(concurrency_key=""),
                 name="trigger_key_in_flight",
             ),
             # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
@@ -146,14 +157,14 @@ class Trigger(models.Model):
             # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.
             models.Index(
                 fields=("tenant",),
-                condition=Q(origin__in=("catchup", "backfill"), state="pending"),
+                condition=Q(origin__in=("catchup", "backfill"), phase="pending"),
                 name="trigger_catchup_waiting",
             ),
             # GET /triggers and the admin's list by tenant: newest first, by cursor. The condition always holds; it only
             # keeps the planner from skip-scanning this index for statements that look triggers up by id.
             models.Index(fields=("tenant", "-id"), condition=Q(tenant__gt=0), name="trigger_of_tenant"),
             # GET /dead-letters and the admin's dead letters: newest first, by cursor.
-            models.Index(fields=("tenant", "-id"), condition=Q(state="dead"), name="trigger_dead"),
+            models.Index(fields=("tenant", "-id"), condition=Q(phase="dead"), name="trigger_dead"),
         )
 
     def __str__(self) -> str:

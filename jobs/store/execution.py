@@ -6,7 +6,6 @@ outcome as a ``stale`` attempt. All may be repeated after an uncertain outcome.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +20,7 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 _SQL = db.queries("execution")
+_STATES = {state.value: state for state in TriggerState}
 
 
 class Grip(NamedTuple):
@@ -30,8 +30,7 @@ class Grip(NamedTuple):
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(NamedTuple):
     """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying.
     ``watched``: somebody wants an event of it, whatever it is.
     """
@@ -147,18 +146,23 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         first_started_at=min(started_ats),
         last_started_at=max(started_ats),
         states=[f.state.value for f in finishes],
-        reasons=[f.reason for f in finishes],
-        delays=[f.delay for f in finishes],
-        results=[_json_or_null(f.result) for f in finishes],
+        reasons=_sparse([f.reason for f in finishes]),
+        delays=_sparse([f.delay for f in finishes]),
+        results=_sparse([_json_or_null(f.result) for f in finishes]),
         attempt_states=[f.attempt_state.value for f in finishes],
-        error_codes=[f.error_code for f in finishes],
-        error_classes=[f.error_class for f in finishes],
-        error_messages=[f.error_message for f in finishes],
-        tracebacks=[f.traceback for f in finishes],
-        http_statuses=[f.http_status for f in finishes],
-        response_excerpts=[f.response_excerpt for f in finishes],
+        error_codes=_sparse([f.error_code for f in finishes]),
+        error_classes=_sparse([f.error_class for f in finishes]),
+        error_messages=_sparse([f.error_message for f in finishes]),
+        tracebacks=_sparse([f.traceback for f in finishes]),
+        http_statuses=_sparse([f.http_status for f in finishes]),
+        response_excerpts=_sparse([f.response_excerpt for f in finishes]),
     )
-    return {row.id: TriggerState(row.state) for row in rows}
+    return {row.id: _STATES[row.state] for row in rows}
+
+
+def _sparse(values: list[Any]) -> list[Any]:
+    """Nothing at all where all are empty, as in a batch that succeeded: the statement fills in what is missing."""
+    return values if any(values) else []
 
 
 def pause_gone(job_ids: Sequence[UUID]) -> None:

@@ -390,7 +390,8 @@ def fill(shares: dict[str, int]) -> None:
         for f in Job._meta.concrete_fields
         if f.column not in ("id", "name", "tenant_id", "next_fire_at")
     ]
-    of_trigger = [f.column for f in Trigger._meta.concrete_fields if f.column not in OWN_COLUMNS]
+    own = {f.column for f in Trigger._meta.concrete_fields if f.generated} | OWN_COLUMNS
+    of_trigger = [f.column for f in Trigger._meta.concrete_fields if f.column not in own]
     states = [state for state, share in shares.items() for _ in range(share)]
     reasons = {"dead": "exhausted", "skipped": "misfire"}
     with connection.cursor() as cursor:

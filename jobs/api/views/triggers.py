@@ -22,7 +22,7 @@ from jobs.api.serializers import (
 )
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
-from jobs.core.states import TriggerState
+from jobs.core.states import PHASES, TriggerState
 from jobs.models import Attempt, Trigger
 
 
@@ -115,7 +115,7 @@ class DeadLettersView(Endpoint):
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:
-        return self.page_of(Trigger.objects.filter(tenant=self.tenant, state=TriggerState.DEAD))
+        return self.page_of(Trigger.objects.filter(tenant=self.tenant, phase=PHASES[TriggerState.DEAD]))
 
 
 class DeadLettersReplayView(Endpoint):
@@ -133,7 +133,7 @@ class DeadLettersReplayView(Endpoint):
             raise InvalidInput({"ids": 'Give either ids or filter; "filter": {} means all of them.'})
         if ids is not None:
             return Response({"replayed": len(actions.replay_triggers(tenant=self.tenant, trigger_ids=ids))})
-        dead = Trigger.objects.filter(tenant=self.tenant, state=TriggerState.DEAD)
+        dead = Trigger.objects.filter(tenant=self.tenant, phase=PHASES[TriggerState.DEAD])
         matching = self._matching(wanted, dead)
         return Response({"replayed": actions.replay_dead_letters(tenant=self.tenant, queryset=matching)})
 

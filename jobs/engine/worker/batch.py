@@ -139,7 +139,8 @@ class Batch:
                     tenant=row.tenant,
                     fence=row.fence,
                 )
-        contexts = [(self._context(row), row.payload) for row in self.rows.values()]
+        now = datetime.now(UTC)
+        contexts = [(self._context(row, now), row.payload) for row in self.rows.values()]
         if self.job_type.is_async:
             for ctx, _ in contexts:
                 self._allow(ctx, rounds=math.ceil(len(contexts) / _async_runner.max_concurrent))
@@ -194,7 +195,7 @@ class Batch:
         self.finisher.add(self.rows[ctx.trigger_id], outcome)
         self.hold.done.add(ctx.trigger_id)
 
-    def _context(self, row: Any) -> Context:
+    def _context(self, row: Any, now: datetime) -> Context:
         grip = Grip(row.id, row.fence)
         return Context(
             tenant=row.tenant,
@@ -206,7 +207,7 @@ class Batch:
             attempt_number=row.attempt_count,
             idempotency_key=row.idempotency_key,
             fence=row.fence,
-            deadline=datetime.now(UTC) + row.timeout,
+            deadline=now + row.timeout,
             timeout=row.timeout,
             resume_from=row.checkpoint,
             secrets=self._secrets.get(row.id, NO_SECRETS),

@@ -18,7 +18,7 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(jo
 -- returns: job_id, scheduled_for
 DELETE FROM jobs_trigger t
 USING unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
-WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.state = 'pending' AND t.origin = 'schedule'
+WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
   AND t.fence = 0 AND t.replay_count = 0 AND NOT t.held AND t.scheduled_for <= w.grace_end
   AND t.scheduled_for > (SELECT updated_at FROM jobs_job WHERE id = t.job_id)
   AND (SELECT id FROM jobs_skippedrange WHERE job_id = t.job_id AND until_at >= t.scheduled_for LIMIT 1) IS NULL
@@ -70,7 +70,7 @@ WITH RECURSIVE tenant AS (
 )
 SELECT tenant_id,
        (SELECT count(*) FROM jobs_trigger t
-        WHERE t.tenant_id = tenant.tenant_id AND t.origin IN ('catchup', 'backfill') AND t.state = 'pending'
+        WHERE t.tenant_id = tenant.tenant_id AND t.origin IN ('catchup', 'backfill') AND t.phase = 'pending'
           AND NOT t.held) AS waiting
 FROM tenant
 ORDER BY tenant_id;
@@ -91,11 +91,11 @@ FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 
     SELECT CASE WHEN j.overlap_policy = 'allow' AND c.origin <> 'backfill' AND c.policy <> 'backfill'
         THEN %(backlog)s - (SELECT count(*) FROM (
             SELECT 1 FROM jobs_trigger t
-            WHERE t.job_id = c.job_id AND t.state = 'pending' AND t.origin IN ('catchup', 'backfill')
+            WHERE t.job_id = c.job_id AND t.phase = 'pending' AND t.origin IN ('catchup', 'backfill')
             LIMIT %(backlog)s) w)
         ELSE 1 - (SELECT count(*) FROM (
             SELECT 1 FROM jobs_trigger t
-            WHERE t.job_id = c.job_id AND (t.state IN ('queued', 'running') OR t.state = 'pending'
+            WHERE t.job_id = c.job_id AND (t.phase = 'in_flight' OR t.phase = 'pending'
                 AND (t.due_at <= carillon_now() OR t.origin IN ('catchup', 'backfill')))
             LIMIT 1) w)
         END AS n OFFSET 0) room LEFT JOIN LATERAL (

@@ -7,12 +7,12 @@
 -- next one falls due (or null)
 WITH RECURSIVE lane AS (
     (SELECT tenant_id, job_type, priority FROM jobs_trigger
-     WHERE state IN ('pending', 'retrying') AND NOT held
+     WHERE phase IN ('pending', 'retrying') AND NOT held
      ORDER BY tenant_id, job_type, priority LIMIT 1)
     UNION ALL
     SELECT following.* FROM lane, LATERAL (
         SELECT tenant_id, job_type, priority FROM jobs_trigger t
-        WHERE t.state IN ('pending', 'retrying') AND NOT t.held
+        WHERE t.phase IN ('pending', 'retrying') AND NOT t.held
           AND (t.tenant_id, t.job_type, t.priority) > (lane.tenant_id, lane.job_type, lane.priority)
         ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
 )
@@ -20,12 +20,12 @@ SELECT lane.tenant_id, lane.job_type, lane.priority, tenant.status = 'frozen' AS
        -- The oldest, in order: to EXISTS, statistics of a time when all was pending would recommend the whole table.
        (SELECT t.due_at FROM jobs_trigger t
         WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-          AND t.state IN ('pending', 'retrying') AND NOT t.held
+          AND t.phase IN ('pending', 'retrying') AND NOT t.held
         ORDER BY t.due_at LIMIT 1) <= carillon_now() AS due,
        extract(epoch FROM (
            SELECT t.due_at FROM jobs_trigger t
            WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-             AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at > carillon_now()
+             AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at > carillon_now()
            ORDER BY t.due_at LIMIT 1) - carillon_clock())::float AS seconds_to_next
 FROM lane, LATERAL (SELECT status FROM tenants_tenant WHERE id = lane.tenant_id OFFSET 0) tenant
 WHERE tenant.status <> 'suspended';
@@ -56,13 +56,13 @@ WITH lane AS MATERIALIZED (
         AS l(tenant_id, job_type, priority)
 ), level_load AS MATERIALIZED (
     SELECT tenant_id, priority, count(*) AS in_flight FROM jobs_trigger
-    WHERE state IN ('queued', 'running') AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+    WHERE phase = 'in_flight' AND tenant_id = ANY(%(tenant_ids)s::bigint[])
     GROUP BY tenant_id, priority
 ), tenant_load AS MATERIALIZED (
     SELECT tenant_id, sum(in_flight)::bigint AS in_flight FROM level_load GROUP BY tenant_id
 ), type_load AS MATERIALIZED (
     SELECT job_type, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight FROM jobs_trigger
-    WHERE state IN ('queued', 'running')
+    WHERE phase = 'in_flight'
     GROUP BY job_type
 ), type_room AS MATERIALIZED (
     SELECT c.job_type,
@@ -96,7 +96,7 @@ WITH lane AS MATERIALIZED (
                replay_count, suspect
         FROM jobs_trigger t
         WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
-          AND t.priority = open_lane.priority AND t.state IN ('pending', 'retrying') AND NOT t.held
+          AND t.priority = open_lane.priority AND t.phase IN ('pending', 'retrying') AND NOT t.held
           AND t.due_at <= carillon_now()
         ORDER BY t.due_at
         LIMIT least(open_lane.tenant_room, open_lane.type_room, %(limit)s)) t
@@ -121,7 +121,7 @@ WITH lane AS MATERIALIZED (
            CASE WHEN j.concurrency_key <> '' THEN (
                SELECT count(*) FROM jobs_trigger k
                WHERE k.tenant_id = c.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
-                 AND k.state IN ('queued', 'running')) END AS key_in_flight,
+                 AND k.phase = 'in_flight') END AS key_in_flight,
            -- What was tried once is not skipped any more, though a lost message made it pending again.
            c.state = 'pending' AND c.origin = 'schedule' AND c.attempt_count = 0 AND c.replay_count = 0 AS may_skip,
            -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
@@ -132,19 +132,19 @@ WITH lane AS MATERIALIZED (
                SELECT count(*) FROM jobs_trigger later
                WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
                  AND later.due_at + j.misfire_grace < carillon_now()
-                 AND later.state = 'pending' AND later.origin = 'schedule')
+                 AND later.phase = 'pending' AND later.origin = 'schedule')
                -- After a long outage the later ones may still wait to be materialized.
                + coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)::int
            END AS later_missed,
            CASE WHEN j.overlap_policy IN ('collapse', 'replace') THEN EXISTS (
                SELECT 1 FROM jobs_trigger newer
                WHERE newer.job_id = c.job_id AND newer.scheduled_for > c.scheduled_for
-                 AND newer.due_at <= carillon_now() AND newer.state = 'pending' AND NOT newer.held
+                 AND newer.due_at <= carillon_now() AND newer.phase = 'pending' AND NOT newer.held
                  AND newer.origin = 'schedule') END AS newer_due,
            CASE WHEN j.overlap_policy = 'queue' THEN EXISTS (
                SELECT 1 FROM jobs_trigger older
                WHERE older.job_id = c.job_id AND older.scheduled_for < c.scheduled_for
-                 AND older.due_at <= carillon_now() AND older.state = 'pending' AND older.origin = 'schedule') END
+                 AND older.due_at <= carillon_now() AND older.phase = 'pending' AND older.origin = 'schedule') END
                AS older_waits,
            others.unfinished AS others, others.in_flight AS others_in_flight,
            row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
@@ -152,9 +152,9 @@ WITH lane AS MATERIALIZED (
         SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
                max_catchup, next_fire_at, concurrency_key, target, delivery
         FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
-        SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.state <> 'retrying') AS in_flight
+        SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.phase = 'in_flight') AS in_flight
         FROM jobs_trigger other
-        WHERE other.job_id = c.job_id AND other.id <> c.id AND other.state IN ('queued', 'running', 'retrying')) others
+        WHERE other.job_id = c.job_id AND other.id <> c.id AND other.phase IN ('in_flight', 'retrying')) others
 ), classed AS (
     -- late: its policy lets it run after its time, so it is never skipped. serial: one of the job at a time.
     SELECT *, late OR NOT may_skip AS must_run,
@@ -244,7 +244,7 @@ WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
         AS l(tenant_id, job_type, priority), LATERAL (
         SELECT id, state, attempt_count FROM jobs_trigger t
         WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
-          AND t.state IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()
+          AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()
         ORDER BY t.due_at LIMIT %(limit)s) t
     LIMIT %(limit)s))
 RETURNING id, reason;

@@ -81,7 +81,12 @@ RETURNING id;
 -- plan: kept
 -- returns: trigger id and state of those that were still ours
 WITH outcome AS MATERIALIZED (
-    SELECT * FROM unnest(
+    -- An array may be empty where all its elements are.
+    SELECT id, fence, attempt_id, attempt_started_at, state, coalesce(reason, '') AS reason,
+           coalesce(delay, interval '0') AS delay, result, attempt_state, coalesce(error_code, '') AS error_code,
+           coalesce(error_class, '') AS error_class, coalesce(error_message, '') AS error_message,
+           coalesce(traceback, '') AS traceback, http_status, coalesce(response_excerpt, '') AS response_excerpt
+    FROM unnest(
         %(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[], %(attempt_started_ats)s::timestamptz[],
         %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[], %(results)s::jsonb[],
         %(attempt_states)s::text[], %(error_codes)s::text[], %(error_classes)s::text[], %(error_messages)s::text[],

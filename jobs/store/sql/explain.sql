@@ -36,11 +36,11 @@ WITH fact AS MATERIALIZED (
            AND (o.due_at, o.id) < (fact.due_at, fact.id) AS due_before
     FROM fact, LATERAL (
         (SELECT id, state, origin, scheduled_for, due_at, held, parked, parked_until, attempt_count, replay_count
-         FROM jobs_trigger w WHERE fact.unfinished AND w.job_id = fact.job_id AND w.state = 'pending' LIMIT %(most)s)
+         FROM jobs_trigger w WHERE fact.unfinished AND w.job_id = fact.job_id AND w.phase = 'pending' LIMIT %(most)s)
         UNION ALL
         (SELECT id, state, origin, scheduled_for, due_at, held, parked, parked_until, attempt_count, replay_count
          FROM jobs_trigger u
-         WHERE fact.unfinished AND u.job_id = fact.job_id AND u.state IN ('queued', 'running', 'retrying')
+         WHERE fact.unfinished AND u.job_id = fact.job_id AND u.phase IN ('in_flight', 'retrying')
          LIMIT %(most)s)) o
     WHERE o.id <> fact.id
 )
@@ -50,18 +50,18 @@ SELECT fact.*, late, late OR NOT fact.may_skip AS must_run,
        others.missed_later + coalesce(
            next_fire_at + (due_at - scheduled_for) + misfire_grace < carillon_now(), false)::int AS later_missed,
        (SELECT count(*) FROM jobs_trigger f
-        WHERE fact.unfinished AND f.tenant_id = fact.tenant_id AND f.state IN ('queued', 'running'))
+        WHERE fact.unfinished AND f.tenant_id = fact.tenant_id AND f.phase = 'in_flight')
            AS tenant_in_flight,
        type_load.queued AS type_queued, type_load.in_flight AS type_in_flight,
        (SELECT count(*) FROM jobs_trigger f
-        WHERE fact.state = 'queued' AND f.state = 'queued' AND f.job_type = fact.job_type
+        WHERE fact.state = 'queued' AND f.phase = 'in_flight' AND f.state = 'queued' AND f.job_type = fact.job_type
           AND f.queued_at < fact.queued_at) AS queued_before,
        (SELECT "window" FROM jobs_queue WHERE job_type = fact.job_type) AS queue_window,
        key_load.in_flight AS key_in_flight, key_load.ids AS key_ids,
        (SELECT count(*) FROM (
            SELECT FROM jobs_trigger ahead
            WHERE fact.unfinished AND ahead.tenant_id = fact.tenant_id AND ahead.job_type = fact.job_type
-             AND ahead.priority = fact.priority AND ahead.state IN ('pending', 'retrying') AND NOT ahead.held
+             AND ahead.priority = fact.priority AND ahead.phase IN ('pending', 'retrying') AND NOT ahead.held
              AND ahead.due_at < least(fact.due_at, carillon_now())
            LIMIT %(most_ahead)s) a) AS ahead,
        workers.present AS workers_present, workers.processes AS workers_processes, workers.seen_at AS workers_seen_at,
@@ -93,11 +93,11 @@ FROM fact, LATERAL (
     FROM other) others, LATERAL (
     SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued
     FROM jobs_trigger f
-    WHERE fact.unfinished AND f.state IN ('queued', 'running') AND f.job_type = fact.job_type) type_load, LATERAL (
+    WHERE fact.unfinished AND f.phase = 'in_flight' AND f.job_type = fact.job_type) type_load, LATERAL (
     SELECT count(*) AS in_flight, (array_agg(k.id ORDER BY k.scheduled_for))[:%(named)s] AS ids
     FROM jobs_trigger k
     WHERE fact.unfinished AND k.tenant_id = fact.tenant_id AND k.concurrency_key = fact.key AND k.concurrency_key <> ''
-      AND k.state IN ('queued', 'running')) key_load, LATERAL (
+      AND k.phase = 'in_flight') key_load, LATERAL (
     SELECT count(*) FILTER (WHERE alive) AS present, sum(concurrency) FILTER (WHERE alive) AS processes,
            max(seen_at) AS seen_at
     FROM jobs_worker, LATERAL (SELECT seen_at > carillon_now() - %(silence)s::interval AS alive) a
@@ -115,7 +115,7 @@ LEFT JOIN LATERAL (
 -- returns: pending, queued, running, retrying, and the id of the oldest that waits (or null)
 WITH unfinished AS MATERIALIZED (
     SELECT id, state, scheduled_for FROM jobs_trigger
-    WHERE job_id = %(job_id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'queued', 'running', 'retrying')
+    WHERE job_id = %(job_id)s AND tenant_id = %(tenant_id)s AND phase IN ('pending', 'retrying', 'in_flight')
     LIMIT %(limit)s
 )
 SELECT count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'queued') AS queued,

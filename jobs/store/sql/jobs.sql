@@ -110,7 +110,7 @@ WITH candidate AS (
     WHERE id = ANY(ARRAY(SELECT id FROM candidate))
       -- Not NOT EXISTS, which may become a join that reads every unfinished trigger there is.
       AND (SELECT t.id FROM jobs_trigger t
-           WHERE t.job_id = jobs_job.id AND t.state IN ('pending', 'queued', 'running', 'retrying') LIMIT 1) IS NULL
+           WHERE t.job_id = jobs_job.id AND t.phase IN ('pending', 'retrying', 'in_flight') LIMIT 1) IS NULL
       AND (SELECT c.id FROM jobs_catchup c WHERE c.job_id = jobs_job.id AND c.finished_at IS NULL LIMIT 1) IS NULL
     RETURNING id
 )

@@ -11,7 +11,7 @@ SELECT id FROM tenants_tenant WHERE id = %(tenant_id)s FOR NO KEY UPDATE;
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
-WHERE job_id = %(job_id)s AND state = 'queued'
+WHERE job_id = %(job_id)s AND phase = 'in_flight' AND state = 'queued'
 RETURNING id;
 
 -- name: hold_job
@@ -19,7 +19,7 @@ RETURNING id;
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s,
                         parked_until = CASE WHEN %(held)s THEN parked_until END
-WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(held)s;
+WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: skip_paused
 -- Firings that fell due while the job was paused (DESIGN §9, resume). What had been tried before the pause goes on.
@@ -28,7 +28,7 @@ WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying') AND held <> %(hel
 -- returns: id
 UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                         parked = false, parked_until = NULL
-WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
+WHERE job_id = %(job_id)s AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for <= %(now)s
 RETURNING id;
 
@@ -37,7 +37,7 @@ RETURNING id;
 -- index: trigger_unfinished_of_job
 -- returns: id
 DELETE FROM jobs_trigger
-WHERE job_id = %(job_id)s AND state = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
+WHERE job_id = %(job_id)s AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for > %(now)s
 RETURNING id;
 
@@ -45,7 +45,7 @@ RETURNING id;
 -- An edit hands what is due already over to the new version; what is still queued is so after a change of name.
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
-WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued');
+WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND state <> 'running';
 
 -- name: cancel_job
 -- Cancel a job's waiting triggers and ask its running ones to stop: their workers learn it with the next renewal.
@@ -60,7 +60,8 @@ UPDATE jobs_trigger SET
     reason = CASE WHEN state = 'running' THEN '' ELSE 'job_cancelled' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
-WHERE job_id = %(job_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
+WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight')
+  AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
 -- name: cancel

@@ -51,9 +51,9 @@ WITH RECURSIVE step AS (
         FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
         SELECT count(*) AS n FROM jobs_trigger other
         WHERE other.job_id = step.job_id AND NOT other.parked
-          AND (other.state IN ('queued', 'running') OR other.state = 'retrying' AND j.overlap_policy <> 'allow'
+          AND (other.phase = 'in_flight' OR other.phase = 'retrying' AND j.overlap_policy <> 'allow'
                -- What is in dispatch's sight already goes first.
-               OR other.state = 'pending' AND NOT other.held AND other.due_at <= carillon_now())) busy, LATERAL (
+               OR other.phase = 'pending' AND NOT other.held AND other.due_at <= carillon_now())) busy, LATERAL (
         SELECT id, due_at FROM jobs_trigger waiting
         WHERE waiting.job_id = step.job_id AND waiting.parked AND waiting.parked_until IS NULL
         ORDER BY waiting.scheduled_for
@@ -63,7 +63,7 @@ WITH RECURSIVE step AS (
     SELECT tenant_id, concurrency_key, (
         SELECT count(*) FROM jobs_trigger k
         WHERE k.tenant_id = oldest.tenant_id AND k.concurrency_key = oldest.concurrency_key AND k.concurrency_key <> ''
-          AND k.state IN ('queued', 'running')) AS in_flight
+          AND k.phase = 'in_flight') AS in_flight
     FROM oldest WHERE concurrency_key <> '' GROUP BY tenant_id, concurrency_key
 ), fit AS MATERIALIZED (
     SELECT id, in_flight IS NULL OR max_concurrent - in_flight >= row_number() OVER (
@@ -101,5 +101,5 @@ UPDATE jobs_trigger SET
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
-  AND (state IN ('queued', 'running', 'retrying') OR state = 'pending' AND parked)
+  AND (phase = 'in_flight' AND state IN ('queued', 'running') OR phase = 'retrying' OR phase = 'pending' AND parked)
 RETURNING id, state;

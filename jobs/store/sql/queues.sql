@@ -28,7 +28,7 @@ ON CONFLICT DO NOTHING;
 -- index: trigger_in_flight
 -- returns: job_type, window
 WITH load AS MATERIALIZED (
-    SELECT job_type, count(*) AS queued FROM jobs_trigger WHERE state = 'queued' GROUP BY job_type
+    SELECT job_type, count(*) AS queued FROM jobs_trigger WHERE phase = 'in_flight' AND state = 'queued' GROUP BY job_type
 ), sample AS MATERIALIZED (
     SELECT q.job_type, coalesce(queued, 0) AS queued, carillon_clock() - q.measured_at <= %(stale)s::interval AS fresh,
            greatest(0, q.dispatched - coalesce(queued, 0) - q.drained)

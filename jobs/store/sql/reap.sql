@@ -8,7 +8,7 @@ SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_r
                  WHERE a.trigger_id = t.id AND a.number = t.attempt_count AND a.fence = t.fence
                  ORDER BY a.number LIMIT 1), 0) AS companions
 FROM jobs_trigger t, LATERAL (SELECT retry_policy, delivery FROM jobs_job WHERE id = t.job_id OFFSET 0) j
-WHERE t.state = 'running' AND t.lease_expires_at < carillon_now()
+WHERE t.phase = 'in_flight' AND t.state = 'running' AND t.lease_expires_at < carillon_now()
 ORDER BY t.lease_expires_at
 LIMIT %(limit)s;
 
@@ -98,7 +98,7 @@ SELECT id, state, reason FROM given_up;
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE id = ANY(ARRAY(
         SELECT id FROM jobs_trigger
-        WHERE state = 'queued' AND queued_at < carillon_now() - %(deadline)s
+        WHERE phase = 'in_flight' AND state = 'queued' AND queued_at < carillon_now() - %(deadline)s
           AND queued_at < carillon_now()
               - %(deadline)s * power(2, least(greatest(fence - attempt_count - 1, 0), 6))
         ORDER BY queued_at

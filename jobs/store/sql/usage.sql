@@ -5,7 +5,7 @@
 -- index: trigger_in_flight
 -- returns: queued, running
 SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
-FROM jobs_trigger WHERE tenant_id = %(tenant_id)s AND state IN ('queued', 'running');
+FROM jobs_trigger WHERE tenant_id = %(tenant_id)s AND phase = 'in_flight';
 
 -- name: latest_starts
 -- The latest attempts of all tenants, and of them how many are this one's, since %(share_since)s; and how long its own

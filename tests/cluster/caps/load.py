@@ -102,7 +102,7 @@ FEED = """
            at, at, 'pending', '', false, job.priority, 'load:' || gen_random_uuid(), 0, 0, 0, 0, 0, '', false, at
     FROM jobs_job job, LATERAL (
         SELECT count(*)::int AS waiting FROM jobs_trigger t
-        WHERE t.job_id = job.id AND t.state IN ('pending', 'retrying') AND t.due_at <= clock_timestamp()) load,
+        WHERE t.job_id = job.id AND t.phase IN ('pending', 'retrying') AND t.due_at <= clock_timestamp()) load,
         generate_series(1, %s - waiting) AS n, LATERAL (
         SELECT statement_timestamp() + n * interval '1 microsecond' AS at) moment
     ON CONFLICT DO NOTHING"""
