@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0009_job_tally'),
+        ('jobs', '0012_messages'),
         ('tenants', '0002_quota_ranges'),
     ]
 
