@@ -76,6 +76,8 @@ class Job(models.Model):
                 condition=Q(deleted_at__isnull=True),
                 name="job_name_unique_among_living",
             ),
+            # What triggers refer to, so that they are of their job's tenant.
+            models.UniqueConstraint(fields=("id", "tenant"), name="job_and_its_tenant"),
             models.CheckConstraint(condition=one_of("status", JobStatus), name="job_status_known"),
             models.CheckConstraint(
                 condition=one_of("schedule_type", ScheduleType), name="job_schedule_type_known"

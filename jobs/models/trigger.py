@@ -42,8 +42,13 @@ class Trigger(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="triggers", db_index=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    #: Both are kept by one foreign key (migration 0015) to the job's id and tenant: no trigger is of another's.
+    job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, related_name="triggers", db_index=False, db_constraint=False
+    )
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     job_type = models.CharField(max_length=63)
     job_version = models.PositiveIntegerField()
     origin = models.CharField(max_length=16, choices=Origin.choices, default=Origin.SCHEDULE)

@@ -5,14 +5,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from jobs.models import Job, Trigger
 from jobs.models.fields import new_id
 from jobs.store import jobs as store
 from jobs.store.jobs import Firing
 from tests import factories
-from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_job, make_trigger, utc
+from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, utc
 
 pytestmark = pytest.mark.django_db
 
@@ -201,3 +201,8 @@ class TestLiving:
 
 def row_of(job: Job) -> dict[str, Any]:
     return {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields}
+
+
+def test_no_trigger_is_of_another_tenant_than_its_job() -> None:
+    with pytest.raises(IntegrityError, match="trigger_of_its_jobs_tenant"):
+        make_trigger(make_job(), tenant_id=make_tenant().id)

@@ -8,7 +8,8 @@
 -- index: trigger_in_flight
 -- returns: id, fence, job_type, suspect
 SELECT id, fence, job_type, suspect FROM jobs_trigger
-WHERE tenant_id = %(tenant_id)s AND job_type = ANY(%(job_types)s::text[]) AND state = 'queued'
+WHERE tenant_id = %(tenant_id)s AND job_type = ANY(%(job_types)s::text[]) AND phase = 'in_flight'
+  AND state = 'queued'
 ORDER BY queued_at + priority * interval '1 second', id
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -56,16 +56,17 @@ def fill() -> None:
                     "state": "CASE n %% 2 WHEN 0 THEN 'dead' ELSE 'succeeded' END",
                     "reason": "CASE n %% 2 WHEN 0 THEN 'lost' ELSE '' END",
                     "tenant_id": "(%s::bigint[])[n %% 20 + 1]",
+                    "job_id": "(SELECT id FROM jobs_job WHERE tenant_id = (%s::bigint[])[n %% 20 + 1] LIMIT 1)",
                 },
             ),
         ):
             table = model._meta.db_table
             values = ", ".join(changed.get(name, f'"{name}"') for name in columns[model])
             names = ", ".join(f'"{name}"' for name in columns[model])
-            cursor.execute(
-                f"INSERT INTO {table} ({names}) SELECT {values} FROM {table}, generate_series(1, 4000) n",
-                [other],
+            statement = (
+                f"INSERT INTO {table} ({names}) SELECT {values} FROM {table}, generate_series(1, 4000) n"
             )
+            cursor.execute(statement, [other] * statement.count("%s"))
         cursor.execute(
             """
             INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, state, started_at)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0012_messages'),
+        ('jobs', '0013_pull_types'),
         ('tenants', '0002_quota_ranges'),
     ]
 
