@@ -96,9 +96,8 @@ class _Alarm:
     def __exit__(self, *_: object) -> None:
         global _at_work
         self._armed = False
-        with (
-            _ringing
-        ):  # from here on nobody sends the signal, which without our handler would end the process
+        # From here on nobody sends the signal, which without our handler would end the process.
+        with _ringing:
             _at_work = None
         remaining, interval = self._outer
         if remaining:
