@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0013_pull_types'),
+        ('jobs', '0014_labels'),
         ('tenants', '0002_quota_ranges'),
     ]
 
