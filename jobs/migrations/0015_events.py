@@ -4,7 +4,8 @@ import jobs.models.feed.event
 from django.db import migrations, models
 
 # As for the tally (0009): by statement where rows come in bulk, by row where one changes. Neither meets a step of the
-# materializer, which sets none of these columns.
+# materializer, which sets none of these columns. A job with one firing is not heard of as completed: that firing's end
+# says it, and it is the path of a success.
 NOTE = """
 CREATE FUNCTION carillon_note_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -30,7 +31,8 @@ CREATE TRIGGER jobs_note_insert AFTER INSERT ON jobs_job REFERENCING NEW TABLE A
     FOR EACH STATEMENT EXECUTE FUNCTION carillon_note_jobs();
 CREATE TRIGGER jobs_note_update AFTER UPDATE OF status, version, deleted_at ON jobs_job
     FOR EACH ROW WHEN (OLD.deleted_at IS NULL AND (NEW.status <> OLD.status OR NEW.version <> OLD.version
-                                                   OR NEW.deleted_at IS NOT NULL))
+                                                   OR NEW.deleted_at IS NOT NULL)
+                       AND NOT (NEW.status = 'completed' AND NEW.schedule_type IN ('once', 'immediate')))
     EXECUTE FUNCTION carillon_note_jobs();
 """
 UNDO = """

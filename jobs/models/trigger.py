@@ -42,7 +42,7 @@ class Trigger(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Both are kept by one foreign key (migration 0016) to the job's id and tenant: no trigger is of another's.
+    #: Both are kept by one foreign key (migration 0017) to the job's id and tenant: no trigger is of another's.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="triggers", db_index=False, db_constraint=False
     )

@@ -12,7 +12,7 @@ ALTER TABLE jobs_trigger ADD CONSTRAINT trigger_of_its_jobs_tenant
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0015_phases'),
+        ('jobs', '0016_phases'),
         ('tenants', '0003_require_if_match'),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0014_labels'),
+        ('jobs', '0015_events'),
         ('tenants', '0002_quota_ranges'),
     ]
 
