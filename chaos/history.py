@@ -137,11 +137,12 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Died:
-    """A process ended that no fault had killed."""
+    """A process ended that no fault had killed; ``says`` is how its log ended."""
 
     at: float
     process: str
     code: int
+    says: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

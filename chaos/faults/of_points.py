@@ -5,6 +5,7 @@ from jobs.crash_points import POINTS
 
 #: A point that nobody passes for so long was left out of the load.
 PASSED_SECONDS = 30.0
+LEAD_SECONDS = 1.5
 #: Points that a beat passes; a worker's pool process that dies at one of the others is its parent's to replace.
 _OF_BEATS = ("materialize", "dispatch")
 
@@ -18,6 +19,9 @@ class CrashPoints(Fault):
         # Each in turn, from wherever the seed begins.
         if strike == 0:
             self._first = self.rng.randrange(len(POINTS))
+        # One death after the other: without a leader in between, two leases would be waited for.
+        self.cluster.must("a leader", self.cluster.leader, seconds=PASSED_SECONDS)
+        self.cluster.wait(LEAD_SECONDS)
         self.point = POINTS[(self._first + strike * 3) % len(POINTS)]
         return f"the first to pass {self.point} dies"
 

@@ -125,7 +125,9 @@ class Case:
         self.calls: dict[str, list[Called]] = defaultdict(list)
         for call in of(Called):
             self.calls[call.job_id].append(call)
-        self.deliveries = _joined(of(Started), of(Ended))
+        # The log goes on while it is read.
+        started = [start for start in of(Started) if start.at <= self.closed_at]
+        self.deliveries = _joined(started, of(Ended))
         self.firings: dict[Firing, list[Delivery]] = defaultdict(list)
         for delivery in self.deliveries:
             self.firings[delivery.firing].append(delivery)
@@ -135,9 +137,13 @@ class Case:
             (entry.job_id, entry.scheduled_for): entry for entry in self.ledger if entry.reading == last
         }
         self._lives: dict[str, list[tuple[float, float]]] = {}
+        self._walks: dict[str, Walk] = {}
+        self._due: dict[str, list[datetime]] = {}
 
     def walk(self, job: JobMade) -> Walk:
-        return walk(job, self.calls[job.job_id], until=self.closed_at)
+        if job.job_id not in self._walks:
+            self._walks[job.job_id] = walk(job, self.calls[job.job_id], until=self.closed_at)
+        return self._walks[job.job_id]
 
     def stops(self, job: JobMade) -> Stops:
         return stopped(self.calls[job.job_id])
@@ -151,7 +157,10 @@ class Case:
 
     def due(self, job: JobMade) -> list[datetime]:
         """Required instants up to the horizon, ascending."""
-        return sorted(at for at in self.walk(job).required if at.timestamp() <= self.horizon(job))
+        if job.job_id not in self._due:
+            horizon = self.horizon(job)
+            self._due[job.job_id] = sorted(at for at in self.walk(job).required if at.timestamp() <= horizon)
+        return self._due[job.job_id]
 
     def faulty(self, start: float, end: float, *, after: float = RESUME_SECONDS) -> list[Window]:
         """Windows that meet the stretch, each with its aftermath."""

@@ -35,8 +35,8 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                     f"again {delivery.at - before.at:.1f} s after {_how(before)}, and no fault is to blame"
                 )
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
-            elif delivery.request.trigger_id in repeats[window.id]:
-                detail = f"a third time in one fault ({window.what})"
+            elif repeats[window.id].count(delivery.request.trigger_id) >= window.limits.deaths:
+                detail = f"once more than one fault accounts for ({window.what})"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
             else:
                 repeats[window.id].append(delivery.request.trigger_id)
@@ -140,9 +140,12 @@ def _side_by_side(
         if delivery.ended_at < NEVER:
             steps += [(delivery.at, 1, delivery), (delivery.ended_at, -1, delivery)]
     running: Counter[str] = Counter()
+    count = 0
     for at, step, delivery in sorted(steps, key=lambda each: (each[0], each[1])):
-        running[delivery.request.trigger_id] += step
-        count = sum(n > 0 for n in running.values())
+        trigger_id = delivery.request.trigger_id
+        was = running[trigger_id] > 0
+        running[trigger_id] += step
+        count += (running[trigger_id] > 0) - was
         if step < 0 or count <= most:
             continue
         if _outlived(case, at, at):

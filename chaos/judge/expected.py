@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from chaos.history import Called, JobMade
 
 SECOND = timedelta(seconds=1)
-#: A firing this short a time before a pause or a cancel may not have started yet, and then never does.
-BEFORE_A_STOP = 60.0
+#: A firing this short a time before a pause or a cancel may not have started yet, and then never does. Faults may make
+#: firings as late as that (``limits``).
+BEFORE_A_STOP = 90.0
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ class Limits:
     ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still
     be at work, so that the receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is
     over as soon as it struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut
-    short is taken up again. ``may_lose``: what was acknowledged may be gone, and any promise with it: what breaks from
-    there on is counted instead.
+    short is taken up again. ``deaths``: of how many processes at most one trigger can be the victim. ``may_lose``: what
+    was acknowledged may be gone, and any promise with it: what breaks from there on is counted instead.
     """
 
     name: str
@@ -22,9 +22,12 @@ class Limits:
     sudden: bool = False
     reclaim_seconds: float | None = None
     late_share: float = 1.0
+    deaths: int = 1
     may_lose: bool = False
 
 
+#: A poison job kills this many workers and then no more; there are two.
+POISON_CRASHES = 3
 #: Lease (30 s) and the reaper's turn.
 RECLAIM_SECONDS = 35.0
 #: Longest hold of a fault, and a minute to resume.
@@ -44,7 +47,7 @@ OF_FAULT = {
     13: Limits("bad sink", 2, may_repeat=False, late_share=0.99),
     14: Limits("crash points", RECLAIM_SECONDS, reclaim_seconds=RECLAIM_SECONDS),
     15: Limits("rolling deploy", 5, may_repeat=False),
-    16: Limits("poison job", RECLAIM_SECONDS),
+    16: Limits("poison job", RECLAIM_SECONDS, deaths=2 * POISON_CRASHES),
     17: Limits("asynchronous failover", 60, may_outlive=True, may_lose=True),
 }
 
@@ -62,5 +65,3 @@ TOLERANCE_SECONDS = 5.0
 CLAIMED_SECONDS = 2.0
 #: What was done so long before acknowledged writes were lost may have been done by them.
 LOST_SECONDS = 15.0
-#: A poison job kills this many workers and then no more.
-POISON_CRASHES = 3

@@ -52,20 +52,19 @@ def percentile(values: list[float], share: float) -> float:
 def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figures]:
     """The calm first, then each episode."""
     groups: dict[float, list[Lag]] = defaultdict(list)
-    for lag in lags(case):
+    all_lags = lags(case)
+    for lag in all_lags:
         # What was due just before the first strike and had to wait for its end is no matter of calm.
         groups[_begin(case, _moment(case, lag))].append(lag)
     counts: dict[float, Counter[str]] = defaultdict(Counter)
     for breach in breaches:
         counts[_begin(case, breach.at)][breach.kind] += 1
-    calm = _figures(case, None, groups[0.0], counts[0.0], repeats)
-    return [
-        calm,
-        *(
-            _figures(case, each, groups[each.struck_at], counts[each.struck_at], repeats)
-            for each in case.episodes
-        ),
-    ]
+
+    def of(episode: Episode | None) -> Figures:
+        begin = episode.struck_at if episode else 0.0
+        return _figures(case, episode, groups[begin], all_lags, counts[begin], repeats)
+
+    return [of(None), *map(of, case.episodes)]
 
 
 def _moment(case: Case, lag: Lag) -> float:
@@ -78,9 +77,14 @@ def _begin(case: Case, at: float) -> float:
 
 
 def _figures(
-    case: Case, episode: Episode | None, lags: list[Lag], counts: Counter[str], repeats: Repeats
+    case: Case,
+    episode: Episode | None,
+    own_lags: list[Lag],
+    all_lags: list[Lag],
+    counts: Counter[str],
+    repeats: Repeats,
 ) -> Figures:
-    seconds = [lag.seconds for lag in lags]
+    seconds = [lag.seconds for lag in own_lags]
     windows = episode.windows if episode else ()
     return Figures(
         number=episode.number if episode else 0,
@@ -88,7 +92,7 @@ def _figures(
         strikes=len(windows),
         struck_at=episode.struck_at if episode else (case.began.at if case.began else 0.0),
         healed_at=episode.healed_at if episode else 0.0,
-        firings=len(lags),
+        firings=len(own_lags),
         lost=counts["lost"] + counts["unrecorded"],
         doubled=counts["doubled firing"],
         repeated=sum(len(repeats[window.id]) for window in windows) + counts["executed twice"],
@@ -97,15 +101,15 @@ def _figures(
         latest_seconds=max(seconds, default=0.0),
         p50_seconds=percentile(seconds, 0.5),
         p99_seconds=percentile(seconds, 0.99),
-        resumed_seconds=_resumed(case, episode) if episode else 0.0,
+        resumed_seconds=_resumed(all_lags, episode) if episode else 0.0,
         reclaimed_seconds=max((_reclaimed(case, window.id, repeats) for window in windows), default=0.0),
     )
 
 
-def _resumed(case: Case, episode: Episode) -> float:
+def _resumed(all_lags: list[Lag], episode: Episode) -> float:
     """Seconds from the heal until firings were on time again and what had waited was done."""
     last = episode.healed_at
-    for lag in lags(case):
+    for lag in all_lags:
         if (
             lag.seconds > LATE_SECONDS
             and episode.struck_at <= lag.started_at

@@ -21,6 +21,7 @@ from scheduler_project.embedded.server import die_with_parent
 PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 20.0
+LINES = 40
 
 
 @dataclass
@@ -50,6 +51,10 @@ class Actor:
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LINES:])
 
     def family(self) -> list[psutil.Process]:
         """The process and all its descendants, itself first."""
@@ -100,7 +105,14 @@ class Processes:
                 continue
             if actor.restart_at is None:
                 if not actor.expected:
-                    self._note(Died(at=time.time(), process=actor.name, code=actor.process.returncode))
+                    self._note(
+                        Died(
+                            at=time.time(),
+                            process=actor.name,
+                            code=actor.process.returncode,
+                            says=actor.last_words(),
+                        )
+                    )
                 actor.restart_at = time.monotonic() + RESTART_SECONDS
             elif time.monotonic() >= actor.restart_at:
                 actor.start()
