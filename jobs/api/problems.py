@@ -10,11 +10,12 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
+from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -27,6 +28,8 @@ from jobs.telemetry import get_logger
 log = get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
+#: A standby that is not promoted yet; a server that was frozen, and took our transaction for idle.
+UNFIT = (ReadOnlySqlTransaction, IdleInTransactionSessionTimeout)
 
 
 def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
@@ -90,6 +93,8 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
         case PermissionDenied():
             return 403, str(error), {}
         case Unavailable() | OperationalError() | InterfaceError():
+            return _unavailable(error)
+        case InternalError() if isinstance(error.__cause__, UNFIT):
             return _unavailable(error)
         case exceptions.ValidationError():
             errors = _errors(_flat(error.detail))

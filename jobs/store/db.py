@@ -6,8 +6,8 @@ A file holds queries of one noun. Each begins with a header: ``-- name:``, then 
 those of every message, which planning costs more than executing, and whose plan is the same whatever the parameters.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
-there is none. Connection trouble comes out as Django's ``OperationalError`` or ``InterfaceError``;
-``until_connected`` waits it out for statements that are safe to repeat.
+there is none. Trouble with the server comes out as one of ``DISCONNECTED``; ``until_connected`` waits it out for
+statements that are safe to repeat.
 """
 
 import random
@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import psycopg
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.backends.signals import connection_created
 from psycopg.abc import Loader
 from psycopg.pq import Format
@@ -37,7 +37,9 @@ T = TypeVar("T")
 #: Executions of a statement after which its plan is kept.
 KEEP_AFTER = 2
 _keeping = False
-DISCONNECTED = (OperationalError, InterfaceError)
+#: InternalError is what the server says of a state that no statement can help: it ended our transaction for idling, as
+#: it does when it was frozen itself, or it is a standby that is not promoted yet.
+DISCONNECTED = (OperationalError, InterfaceError, InternalError)
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)

@@ -14,9 +14,11 @@ from jobs.engine.dispatcher import SINGLE_MESSAGES, Lane, Message, messages
 from jobs.engine.firing import materializer
 from jobs.models import Job, Lease, Trigger
 from jobs.store.dispatch import Queued
+from jobs.store.dispatch import queues as dispatch_queues
 from jobs.store.execution import Grip
 from jobs.store.jobs import schedule_of
 from tests import factories
+from tests.cluster.stage import wait_until
 from tests.engine.conftest import Beat, Broker
 from tests.factories import MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
 
@@ -33,6 +35,13 @@ def make_every(seconds: int, **columns: Any) -> Job:
 
 def instants(job: Job) -> list[datetime]:
     return sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))
+
+
+def alive(other: Any, pid: int) -> bool:
+    """Whether a backend of the database is there, as another connection sees it."""
+    with other.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", [pid])
+        return cursor.fetchone() is not None
 
 
 def packed(
@@ -311,6 +320,37 @@ class TestDatabaseAway:
         other.close()
         assert beat.turn() == module.AWAY_SECONDS
         Lease.objects.update(expires_at=factories.now() - SECOND)
+        beat.turn()
+        assert [grip.id for grip in broker.grips] == [trigger.id]
+
+    def test_takes_a_transaction_ended_for_idling_for_a_server_away(
+        self, beat: Beat, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So it is after the whole server was frozen: Postgres says 25P03, which is no OperationalError."""
+        trigger = make_trigger()
+        lock, other = dispatch_queues.lock, connection.copy()
+
+        def idle(*arguments: Any) -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '1ms'")
+            pid = connection.connection.info.backend_pid
+            wait_until(lambda: not alive(other, pid), timeout=30, what="the end of the idle transaction")
+            return lock(*arguments)
+
+        monkeypatch.setattr(dispatch_queues, "lock", idle)
+        assert beat.turn() == module.AWAY_SECONDS
+        monkeypatch.undo()
+        other.close()
+        Lease.objects.update(expires_at=factories.now() - SECOND)
+        beat.turn()
+        assert [grip.id for grip in broker.grips] == [trigger.id]
+
+    def test_waits_for_a_standby_to_be_promoted(self, beat: Beat, broker: Broker) -> None:
+        """Until then it answers, but takes no writes."""
+        trigger = make_trigger()
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = on")
+        assert beat.turn() == module.AWAY_SECONDS
         beat.turn()
         assert [grip.id for grip in broker.grips] == [trigger.id]
 

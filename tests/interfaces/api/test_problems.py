@@ -93,6 +93,11 @@ class TestDatabaseAway:
         assert response["Retry-After"] == "5"
         assert "127.0.0.1" not in response.content.decode()
 
+    def test_is_a_503_on_a_standby_that_is_not_promoted_yet(self, owner: Caller) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL transaction_read_only = on")
+        assert_problem(owner.post("/jobs", noop_job()), 503)
+
     def test_leaves_the_process_alive_but_not_ready(self, database_away: None) -> None:
         client = Caller().client
         assert client.get("/livez").json() == {"status": "ok"}
