@@ -30,10 +30,12 @@ class Limits:
 POISON_CRASHES = 3
 #: Lease (30 s) and the reaper's turn.
 RECLAIM_SECONDS = 35.0
+#: The leader's lease (10 s), a third of it, and the start of a process.
+LEADER_SECONDS = 20.0
 #: Longest hold of a fault, and a minute to resume.
 OF_FAULT = {
     1: Limits("worker dies", RECLAIM_SECONDS, sudden=True, reclaim_seconds=RECLAIM_SECONDS),
-    2: Limits("leader dies", 20, may_repeat=False),
+    2: Limits("leader dies", LEADER_SECONDS, may_repeat=False),
     3: Limits("leader freezes", 25, may_repeat=False),
     4: Limits("worker freezes", 65, may_outlive=True),
     5: Limits("Postgres crashes", 25),
@@ -45,7 +47,10 @@ OF_FAULT = {
     11: Limits("disk full", 80, may_outlive=True),
     12: Limits("slow database", 90, may_outlive=True),
     13: Limits("bad sink", 2, may_repeat=False, late_share=0.99),
-    14: Limits("crash points", RECLAIM_SECONDS, reclaim_seconds=RECLAIM_SECONDS),
+    # Beats and workers die in turn: what waits for a lease may then have to wait for a leader.
+    14: Limits(
+        "crash points", RECLAIM_SECONDS + LEADER_SECONDS, reclaim_seconds=RECLAIM_SECONDS + LEADER_SECONDS
+    ),
     15: Limits("rolling deploy", 5, may_repeat=False),
     16: Limits("poison job", RECLAIM_SECONDS, deaths=2 * POISON_CRASHES),
     17: Limits("asynchronous failover", 60, may_outlive=True, may_lose=True),

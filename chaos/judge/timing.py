@@ -68,7 +68,10 @@ def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figure
 
 
 def _moment(case: Case, lag: Lag) -> float:
-    return lag.due_at if case.episode_at(lag.due_at) else max(lag.due_at, lag.started_at)
+    """When it was decided whether the firing is late: what was due just before a strike had to wait for its end."""
+    if case.episode_at(lag.due_at):
+        return lag.due_at + min(lag.seconds, LATE_SECONDS)
+    return max(lag.due_at, lag.started_at)
 
 
 def _begin(case: Case, at: float) -> float:
@@ -149,6 +152,6 @@ def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
         if limits.reclaim_seconds and each.reclaimed_seconds > limits.reclaim_seconds + LATE_SECONDS:
             detail = f"{each.reclaimed_seconds:.1f} s until what {each.name} cut short was taken up again"
             yield Breach(kind="reclaimed late", at=each.struck_at, job="all", detail=detail)
-        if each.repeated > each.in_flight:
+        if each.repeated > each.in_flight * limits.deaths:
             detail = f"{each.repeated} executed again, {each.in_flight} were in flight"
             yield Breach(kind="executed twice", at=each.struck_at, job="all", detail=detail)

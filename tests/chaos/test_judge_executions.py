@@ -66,6 +66,15 @@ class TestRepeated:
         assert "executed twice" in kinds([*records, *again(job)])
 
 
+class TestPoison:
+    def test_may_find_the_same_trigger_in_hand_as_often_as_it_kills(self):
+        records = a_run(JOB, more=a_fault(16, 20.01, 50))
+        for n in range(6):
+            records += again(late=5.0 + n, fence=2 + n, attempt=2 + n)
+        assert judged(records).passed
+        assert kinds([*records, *again(late=12.0, fence=9, attempt=9)]) == {"executed twice"}
+
+
 class TestFences:
     def test_catches_one_that_goes_backwards(self):
         records = without(a_run(JOB, more=a_fault(1, 20.1, 21)), delivered_at(firing(2)))
@@ -120,6 +129,12 @@ class TestTime:
         fault = a_fault(2, 29, 29.5)
         assert judged(self.late(15, fault=fault)).passed
         assert kinds(self.late(21, fault=fault)) == {"late"}
+
+    def test_lays_a_firing_due_just_before_a_fault_to_that_fault(self):
+        faults = [*a_fault(10, 12, 13), *a_fault(5, 30.5, 45)]
+        verdict = judged(self.late(15, fault=faults))
+        assert verdict.passed, verdict.breaches
+        assert [each.late for each in verdict.figures] == [0, 0, 1]
 
     def test_catches_a_system_that_does_not_resume(self):
         records = a_run(JOB, closed=150)

@@ -43,6 +43,10 @@ class TestASoundHistory:
         records = without(a_run(a_job("a"), a_job("b")), delivered_at(firing(2)))
         assert judged(records).breaches == judged(records[::-1]).breaches != []
 
+    def test_ends_when_the_log_was_read_whatever_came_meanwhile(self):
+        records = a_run(JOB)
+        assert judged([*records, *executed(JOB, firing(6), late=5)]).passed
+
 
 class TestLost:
     def test_catches_a_firing_that_never_came(self):
