@@ -1,9 +1,8 @@
 """Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.core.schedule import Schedule, ScheduleType
@@ -14,8 +13,7 @@ from jobs.store.leases import Reign
 _SQL = db.queries("jobs")
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(NamedTuple):
     """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5."""
 
     job_id: UUID

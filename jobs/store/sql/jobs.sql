@@ -64,8 +64,7 @@ RETURNING id;
 -- plan: kept
 UPDATE jobs_job j SET next_fire_at = n.next_fire_at
 FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fire_at)
-WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id
-RETURNING j.id;
+WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
 
 -- name: pause_broken
 -- A schedule that cannot be computed pauses its job with the reason; it never stops the batch.
