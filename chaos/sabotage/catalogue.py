@@ -88,7 +88,7 @@ _ALL = (
         caught_as=frozenset({"lost", "unfinished"}),
         edits=(
             Edit("reap.expired_leases", "t.state = 'running' AND", "false AND"),
-            Edit("reap.reap_queued", "WHERE state = 'queued' AND", "WHERE false AND"),
+            Edit("reap.reap_queued", "AND queued_at < carillon_now() - %(deadline)s", "AND false"),
         ),
         environment=HURRIED,
         fault=1,
@@ -123,8 +123,8 @@ _ALL = (
             Edit("dispatch.pick", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
             Edit(
                 "dispatch.pick",
-                "count(*) FILTER (WHERE other.state",
-                "0 * count(*) FILTER (WHERE other.state",
+                "count(*) FILTER (WHERE other.",
+                "0 * count(*) FILTER (WHERE other.",
             ),
         ),
     ),
