@@ -7,6 +7,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import (
+    beat_init,
     setup_logging,
     worker_init,
     worker_process_init,
@@ -104,6 +105,15 @@ def _say_that_we_are_there(sender: Any, **_: Any) -> None:
     presence = Presence(name=sender.hostname, standing=standing)
     worker_shutting_down.connect(lambda **_: presence.leave(), weak=False)
     presence.start()
+
+
+@beat_init.connect
+def _carry_operations_on(**_: Any) -> None:
+    """Beats do what callers asked for by filter; the filters are the API's."""
+    from jobs.actions.bulk.runner import Runner
+    from jobs.api.calls.selection import select
+
+    Runner(select).start()
 
 
 @app.on_after_finalize.connect

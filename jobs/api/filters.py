@@ -72,7 +72,7 @@ class LabelsFilter(filters.Filter):
     field_class = _LabelsField
 
     def filter(self, queryset: QuerySet[Job], value: dict[str, str]) -> QuerySet[Job]:
-        tenant_id = self.parent.request.auth.tenant.id
+        tenant_id = self.parent.tenant_id
         for key, word in value.items():
             having = JobLabel.objects.filter(tenant_id=tenant_id, key=key, value=word)
             queryset = queryset.filter(id__in=having.values("job_id"))
@@ -85,6 +85,11 @@ class ListFilter(filters.FilterSet):
     Those that an index leads to in the list's order may ``walk``: the page is found at once, however few rows match.
     The others ``sift`` what the walk comes by, which the paginator bounds.
     """
+
+    #: Whose rows are listed.
+    tenant_id = 0
+    #: The list is in the order of ids, whatever ``ordering`` says.
+    by_id = False
 
     def walking(self) -> dict[str, Any]:
         """Of the filters given, those that walk, with their values; here none."""
@@ -138,8 +143,9 @@ class JobFilter(ListFilter):
 
     def walking(self) -> dict[str, Any]:
         given = self.given()
-        found: dict[str, Any] = {name: given[name] for name in ("name", "name_prefix") if name in given}
-        if self.by_name or found:
+        leading = ("name",) if self.by_id else ("name", "name_prefix")
+        found: dict[str, Any] = {name: given[name] for name in leading if name in given}
+        if found or (self.by_name and not self.by_id):
             return found
         if "labels" in given:
             # One leads the way; which of several is rare nobody knows.

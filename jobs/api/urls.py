@@ -35,6 +35,11 @@ urlpatterns = [
     path("triggers/<uuid:trigger_id>/replay", triggers.TriggerReplayView.as_view(), name="trigger-replay"),
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
+    path("operations", bulk.OperationsView.as_view(), name="operations"),
+    path("operations/<uuid:operation_id>", bulk.OperationView.as_view(), name="operation"),
+    path(
+        "operations/<uuid:operation_id>/cancel", bulk.OperationCancelView.as_view(), name="operation-cancel"
+    ),
     path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("secrets", vault.SecretsView.as_view(), name="secrets"),
     path("secrets/<str:name>", vault.SecretView.as_view(), name="secret"),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from jobs.store import events, history
 from jobs.store import jobs as store
-from jobs.store.calls import answers
+from jobs.store.calls import answers, operations
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.telemetry import get_logger
 from tenants.vault.signing import retire_signing_secrets
@@ -64,6 +64,7 @@ class Housekeeper:
                 history.purge_catchups,
                 history.purge_ranges,
                 events.purge,
+                operations.purge,
             )
         ]
         full.append(answers.purge(limit=BATCH) >= BATCH)

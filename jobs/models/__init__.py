@@ -2,6 +2,7 @@
 
 from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
+from jobs.models.calls.operation import Operation
 from jobs.models.feed.event import Event
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobLabel, JobTally
@@ -23,6 +24,7 @@ __all__ = (
     "JobVersion",
     "Lease",
     "Message",
+    "Operation",
     "Origin",
     "PullType",
     "Queue",

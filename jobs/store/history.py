@@ -102,7 +102,7 @@ def purge_effects(*, retention: timedelta, limit: int) -> int:
     """Delete records of effects of up to ``limit`` triggers that are older than ``retention`` and gone. Returns how
     many records.
     """
-    return len(_SQL["purge_effects"](before_id=_first_id_within(retention), limit=limit))
+    return len(_SQL["purge_effects"](before_id=first_id_within(retention), limit=limit))
 
 
 def purge_versions(
@@ -128,10 +128,10 @@ def purge_versions(
 
 
 def _purge(query: str, retention: timedelta, limit: int) -> int:
-    return len(_SQL[query](before_id=_first_id_within(retention), retention=retention, limit=limit))
+    return len(_SQL[query](before_id=first_id_within(retention), retention=retention, limit=limit))
 
 
-def _first_id_within(retention: timedelta) -> UUID:
+def first_id_within(retention: timedelta) -> UUID:
     """The smallest UUIDv7 that may have been made since the retention began."""
     return UUID(int=int((database_now() - retention).timestamp() * 1000) << 80)
 

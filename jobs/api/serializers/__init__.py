@@ -3,7 +3,13 @@
 What is accepted is decided by ``jobs.actions`` alone: a serializer of a request here describes, it never checks.
 """
 
-from jobs.api.serializers.bulk import BulkAnswerSerializer, BulkSerializer
+from jobs.api.serializers.bulk import (
+    BulkAnswerSerializer,
+    BulkSerializer,
+    MatchingSerializer,
+    OperationRequestSerializer,
+    OperationSerializer,
+)
 from jobs.api.serializers.explain import (
     JobExplanationSerializer,
     TriggerExplanationSerializer,
@@ -49,7 +55,10 @@ __all__ = (
     "JobExplanationSerializer",
     "JobSerializer",
     "JobTypesSerializer",
+    "MatchingSerializer",
     "OneTriggerSerializer",
+    "OperationRequestSerializer",
+    "OperationSerializer",
     "PreviewRequestSerializer",
     "PreviewSerializer",
     "ProblemSerializer",

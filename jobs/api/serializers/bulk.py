@@ -3,7 +3,10 @@
 from rest_framework import serializers
 
 from jobs.api.serializers.jobs import DefinitionSerializer
-from jobs.api.serializers.shared import ProblemSerializer, Shape
+from jobs.api.serializers.shared import ProblemSerializer, Shape, words
+from jobs.models.calls.operation import JOB_VERBS, TRIGGER_VERBS
+
+VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
 
 
 class BulkSerializer(Shape):
@@ -29,3 +32,42 @@ class BulkAnswerSerializer(Shape):
     created = serializers.IntegerField()
     refused = serializers.IntegerField()
     results = BulkItemSerializer(many=True, help_text="One for each definition, in order.")
+
+
+class OperationRequestSerializer(Shape):
+    verb = words(VERBS, help_text="pause, resume, cancel and delete act on jobs, replay on triggers.")
+    filter = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="As in a query of GET /jobs, or for replay of GET /triggers (dead ones unless a state is named). "
+        "{} means all of them.",
+    )
+    dry_run = serializers.BooleanField(required=False, help_text="Only count; nothing is done.")
+
+
+class MatchingSerializer(Shape):
+    matching = serializers.IntegerField()
+    exact = serializers.BooleanField(
+        help_text="False: there are more rows than a dry run looks at (100,000)."
+    )
+
+
+class RefusalSerializer(Shape):
+    id = serializers.UUIDField()
+    detail = serializers.CharField()
+
+
+class OperationSerializer(Shape):
+    """Rendered by ``jobs.actions.bulk.operations.representation``."""
+
+    id = serializers.UUIDField()
+    verb = words(VERBS)
+    filter = serializers.DictField(child=serializers.CharField())
+    status = words(("running", "finished", "cancelled"))
+    done = serializers.IntegerField(
+        help_text="Jobs or triggers it was done to; also those that were so already."
+    )
+    refused = serializers.IntegerField(help_text="Those to which it could not be done.")
+    refusals = RefusalSerializer(many=True, help_text="The first of them, at most 20, with why.")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField(help_text="When it last went on.")
+    finished_at = serializers.DateTimeField(allow_null=True)

@@ -75,6 +75,7 @@ class Endpoint(GenericAPIView[Any]):
         """The page of the filtered ``queryset`` that the request asks for."""
         if self.filterset_class is not None:
             filters = self.filterset_class(self.request.query_params, queryset, request=self.request)
+            filters.tenant_id = self.tenant.id
             if not filters.is_valid():
                 raise ValidationError(filters.errors)
             queryset, self.sift = filters.walk(queryset), filters.sift()

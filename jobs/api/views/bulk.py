@@ -1,19 +1,32 @@
-"""``POST /jobs/bulk``: many jobs by one call."""
+"""``POST /jobs/bulk``: many jobs by one call; ``/operations``: one verb for all that match a filter."""
 
 from typing import Any
+from uuid import UUID
 
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs.actions.bulk import operations as actions
 from jobs.actions.bulk.create import Outcome, create_jobs, drafts
 from jobs.actions.fields import Fields
 from jobs.actions.schedules import instant_text
+from jobs.api.calls.selection import count, read_filter
+from jobs.api.pagination import IdCursorPagination
 from jobs.api.problems import problem_of
 from jobs.api.schema import endpoint
-from jobs.api.serializers import BulkAnswerSerializer, BulkSerializer
+from jobs.api.serializers import (
+    BulkAnswerSerializer,
+    BulkSerializer,
+    MatchingSerializer,
+    OperationRequestSerializer,
+    OperationSerializer,
+)
+from jobs.api.serializers.bulk import VERBS
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import CarillonError
+from jobs.models import Operation
 
 _EXAMPLE = OpenApiExample(
     "Two jobs, both or none",
@@ -31,6 +44,19 @@ _EXAMPLE = OpenApiExample(
         ],
     },
     request_only=True,
+)
+
+_OPERATION_EXAMPLES = (
+    OpenApiExample(
+        "How many would be paused",
+        value={"verb": "pause", "filter": {"labels": "env=test"}, "dry_run": True},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Replay what a broken target killed",
+        value={"verb": "replay", "filter": {"job_type": "webhook", "reason": "exhausted"}},
+        request_only=True,
+    ),
 )
 
 
@@ -63,3 +89,66 @@ class BulkView(Endpoint):
             "version": outcome.version,
             "next_fire_at": instant_text(outcome.next_fire_at),
         }
+
+
+class OperationsView(Endpoint):
+    queryset = Operation.objects.none()
+    serializer_class = OperationSerializer
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List operations and how far they have come, newest first",
+        responses={200: OperationSerializer(many=True)},
+        operation_id="operations_list",
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(Operation.objects.filter(tenant=self.tenant))
+
+    @endpoint(
+        "Pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers",
+        request=OperationRequestSerializer,
+        responses={200: MatchingSerializer, 202: OperationSerializer},
+        examples=_OPERATION_EXAMPLES,
+        operation_id="operations_create",
+    )
+    def post(self, request: Request) -> Response:
+        fields = Fields(self.body(), known=("verb", "filter", "dry_run"))
+        verb, dry_run = fields.word("verb", VERBS), fields.flag("dry_run")
+        if verb is None and "verb" not in fields.errors:
+            fields.complain("verb", f"Is required: one of {', '.join(VERBS)}.")
+        fields.finish()
+        wanted = read_filter(fields.get("filter"), verb=verb, tenant=self.tenant)
+        if dry_run:
+            matching, exact = count(wanted, verb=verb, tenant=self.tenant)
+            return Response({"matching": matching, "exact": exact})
+        operation = actions.begin_operation(tenant=self.tenant, verb=verb, wanted=wanted)
+        headers = {"Location": reverse("operation", args=[operation.id])}
+        return Response(actions.representation(operation), status=202, headers=headers)
+
+    def present(self, row: Any) -> Any:
+        return actions.representation(row)
+
+
+class OperationView(Endpoint):
+    @endpoint(
+        "Read an operation",
+        responses={200: OperationSerializer},
+        problems=(404,),
+        operation_id="operations_read",
+    )
+    def get(self, request: Request, operation_id: UUID) -> Response:
+        found = actions.find_operation(tenant=self.tenant, operation_id=operation_id)
+        return Response(actions.representation(found))
+
+
+class OperationCancelView(Endpoint):
+    @endpoint(
+        "Do nothing more of an operation; what was done stays done",
+        responses={200: OperationSerializer},
+        problems=(404,),
+        operation_id="operations_cancel",
+    )
+    def post(self, request: Request, operation_id: UUID) -> Response:
+        self.refuse_body()
+        stopped = actions.cancel_operation(tenant=self.tenant, operation_id=operation_id)
+        return Response(actions.representation(stopped))

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from django.urls import URLPattern
 
+from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.pull.types import declare_type
 from jobs.api.urls import urlpatterns
-from jobs.models import Job, Trigger
+from jobs.models import Job, Operation, Trigger
 from tenants.models import Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests.factories import make_job, make_trigger
@@ -52,6 +53,10 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "triggers/<uuid:trigger_id>/replay"): (None, 200),
     ("GET", "dead-letters"): (None, 200),
     ("POST", "dead-letters/replay"): ({"filter": {}}, 200),
+    ("GET", "operations"): (None, 200),
+    ("POST", "operations"): ({"verb": "pause", "filter": {}}, 202),
+    ("GET", "operations/<uuid:operation_id>"): (None, 200),
+    ("POST", "operations/<uuid:operation_id>/cancel"): (None, 200),
     ("GET", "tenant"): (None, 200),
     ("GET", "job-types"): (None, 200),
     ("GET", "job-types/<str:name>"): (None, 200),
@@ -80,10 +85,11 @@ def methods(pattern: URLPattern) -> list[str]:
     ]
 
 
-def with_ids(route: str, *, job: object, trigger: object, name: str) -> str:
+def with_ids(route: str, *, job: object, trigger: object, name: str, operation: object = MISSING) -> str:
     filled = {
         "<uuid:job_id>": job,
         "<uuid:trigger_id>": trigger,
+        "<uuid:operation_id>": operation,
         "<path:name>": name,
         "<str:name>": PULL_TYPE if name != MISSING else "missing",
     }
@@ -102,7 +108,8 @@ def url(owner: Caller) -> Callable[[str], str]:
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner")
-        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name)
+        operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
+        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, operation=operation.id)
 
     return fill
 
@@ -214,5 +221,5 @@ class TestKeys:
 
 
 def _everything() -> list[dict[str, Any]]:
-    tables = (Job.objects, Trigger.objects, Secret.objects)
+    tables = (Job.objects, Trigger.objects, Secret.objects, Operation.objects)
     return [row for table in tables for row in table.order_by("id").values()]

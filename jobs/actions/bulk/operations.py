@@ -1,0 +1,159 @@
+"""Operations: pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers.
+
+Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction: what it does
+and how far it has come commit together, so that a crash loses no item and does none twice. Which items match is the
+caller's business: a ``Select`` gives the next of them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from jobs.actions import jobs as job_actions
+from jobs.actions.jobs import parse_id
+from jobs.actions.schedules import instant_text
+from jobs.core.errors import CarillonError, Conflict, NotFound
+from jobs.models import Operation
+from jobs.store import db, lifecycle
+from jobs.store.calls import operations as store
+from jobs.telemetry import get_logger
+from jobs.wakeups import wake_beats
+from tenants.models import Tenant
+
+log = get_logger()
+#: Unfinished operations a tenant may have.
+MOST_UNFINISHED = 10
+#: Items of a slice. While it lasts nothing of the tenant is dispatched: about a tenth of a second.
+SLICE = 25
+#: Triggers are replayed by one statement.
+REPLAY_SLICE = 200
+_OF_JOBS: dict[str, Callable[..., Any]] = {
+    "pause": job_actions.pause_job,
+    "resume": job_actions.resume_job,
+    "cancel": job_actions.cancel_job,
+    "delete": job_actions.delete_job,
+}
+
+
+class Selection(NamedTuple):
+    """The next ``ids`` that match, and the last id that was looked at; with ``ends`` there are no more behind it."""
+
+    ids: list[UUID]
+    last: UUID
+    ends: bool
+
+
+#: Of an operation's row, and how many at most.
+Select = Callable[[Any, int], Selection]
+
+
+def begin_operation(*, tenant: Tenant, verb: str, wanted: dict[str, str]) -> Operation:
+    """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked.
+
+    Raises ``Conflict`` when ``MOST_UNFINISHED`` of the tenant's are unfinished.
+    """
+    with db.atomic():
+        lifecycle.lock_tenant(tenant.id)
+        begun = store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MOST_UNFINISHED)
+        if begun is None:
+            raise Conflict(f"{MOST_UNFINISHED} of your operations have not finished; wait, or cancel one.")
+        return Operation.objects.get(id=begun)
+
+
+def find_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
+    """The operation of that id, for reading. Raises ``NotFound``."""
+    wanted = parse_id(operation_id, "operation")
+    operation = Operation.objects.filter(tenant=tenant, id=wanted).first()
+    if operation is None:
+        raise NotFound("There is no such operation.")
+    return operation
+
+
+def cancel_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
+    """Do nothing more of it; what was done stays done. May be repeated. Raises ``Conflict`` when it has finished."""
+    operation = find_operation(tenant=tenant, operation_id=operation_id)
+    stopped = store.cancel(operation_id=operation.id, tenant_id=tenant.id)
+    operation.refresh_from_db()
+    if not stopped and not operation.cancelled:
+        raise Conflict("The operation has finished already.")
+    return operation
+
+
+def advance(select: Select) -> bool:
+    """Do one slice of the operation that has waited longest. False: there is none, or other beats have them in hand."""
+    with db.atomic():
+        operation = store.take()
+        if operation is None:
+            return False
+        try:
+            with db.atomic():
+                _do_slice(operation, select)
+        except db.DISCONNECTED:
+            raise
+        except Exception:
+            # Let the others have their turn: this one is tried again after them.
+            log.exception("operation failed", id=str(operation.id))
+            store.postpone(operation_id=operation.id)
+    return True
+
+
+def representation(operation: Operation) -> dict[str, Any]:
+    """The operation as the API shows it."""
+    ended = "cancelled" if operation.cancelled else "finished"
+    return {
+        "id": str(operation.id),
+        "verb": operation.verb,
+        "filter": operation.filter,
+        "status": ended if operation.finished_at else "running",
+        "done": operation.done,
+        "refused": operation.refused,
+        "refusals": operation.refusals[: store.MOST_REFUSALS],
+        "created_at": instant_text(operation.created_at),
+        "updated_at": instant_text(operation.updated_at),
+        "finished_at": instant_text(operation.finished_at),
+    }
+
+
+def _do_slice(operation: Any, select: Select) -> None:
+    tenant = Tenant.objects.get(id=operation.tenant_id)
+    chosen = select(operation, REPLAY_SLICE if operation.verb == "replay" else SLICE)
+    refusals = _carry_out(operation.verb, tenant, chosen.ids) if chosen.ids else []
+    store.note(
+        operation_id=operation.id,
+        cursor=chosen.last,
+        done=len(chosen.ids) - len(refusals),
+        refused=len(refusals),
+        refusals=refusals,
+        ends=chosen.ends,
+    )
+
+
+def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> list[dict[str, str]]:
+    """Do it to each; returns those to which it could not be done, with why."""
+    if verb == "replay":
+        lifecycle.lock_tenant(tenant.id)
+        wake_beats()
+        replayed = set(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
+        why = "It has not ended, or its job is cancelled or deleted."
+        return [{"id": str(one), "detail": why} for one in ids if one not in replayed]
+    refusals = []
+    for job_id in ids:
+        if detail := _refused(verb, tenant, job_id):
+            refusals.append({"id": str(job_id), "detail": detail})
+    return refusals
+
+
+def _refused(verb: str, tenant: Tenant, job_id: UUID) -> str:
+    """Why it could not be done to one job; empty when it was."""
+    try:
+        with db.atomic():
+            _OF_JOBS[verb](tenant=tenant, job_id=job_id)
+    except CarillonError as error:
+        return str(error)
+    except db.DISCONNECTED:
+        raise
+    except Exception:
+        # One job that nobody foresaw must not keep the operation from the others for ever.
+        log.exception("operation failed on a job", verb=verb, job_id=str(job_id))
+        return "Something went wrong on our side; it has been logged."
+    return ""

@@ -1,0 +1,48 @@
+"""The thread of a beat that carries operations on. It needs no leader: whoever takes an operation's row has it.
+
+It rests between two slices, so that dispatch gets at the tenant and the process at its own work.
+"""
+
+import threading
+import time
+
+from jobs.actions.bulk.operations import Select, advance
+from jobs.store import db
+from jobs.telemetry import get_logger
+
+log = get_logger()
+#: With nothing to do it looks again after this long,
+IDLE_SECONDS = 1.0
+#: and after a slice rests for as many times as long as that took.
+REST = 0.5
+
+
+class Runner:
+    """Advances operations until the process ends; being killed in the middle of a slice only undoes that slice."""
+
+    def __init__(self, select: Select) -> None:
+        self._select = select
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="carillon-operations", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                rest = self.turn()
+            except Exception:
+                # A thread that ends is missed by nobody.
+                log.exception("operations failed")
+                rest = IDLE_SECONDS
+            time.sleep(rest)
+
+    def turn(self) -> float:
+        """One slice, if there is one to do. Returns the seconds to rest. A database that is away is waited out."""
+        began = time.monotonic()
+        try:
+            busy = advance(self._select)
+        except db.DISCONNECTED as error:
+            log.warning("database away", what="operations", error=str(error).strip().splitlines()[:1])
+            db.disconnect()
+            return IDLE_SECONDS
+        return (time.monotonic() - began) * REST if busy else IDLE_SECONDS

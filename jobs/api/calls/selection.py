@@ -1,0 +1,90 @@
+"""What an operation is about: the filters of ``GET /jobs`` or ``GET /triggers``, given as a JSON object of texts.
+
+The same objects answer for what a list shows and what an operation acts on. Walks by id, and looks at a bounded number
+of rows at a time, as lists do.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import ValidationError
+
+from jobs.actions.bulk.operations import Selection
+from jobs.actions.fields import Fields
+from jobs.api.filters import JobFilter, ListFilter, TriggerFilter
+from jobs.core.errors import InvalidInput
+from jobs.core.states import TriggerState
+from jobs.models import Job, Trigger
+from jobs.models.calls.operation import TRIGGER_VERBS
+from tenants.models import Tenant
+
+#: Rows that one slice looks at, and a dry run.
+SLICE_ROWS, DRY_RUN_ROWS = 10_000, 100_000
+
+
+def read_filter(wanted: object, *, verb: str, tenant: Tenant) -> dict[str, str]:
+    """``wanted`` if it is a filter of what ``verb`` acts on; raises ``InvalidInput`` and ``ValidationError``."""
+    if not isinstance(wanted, dict):
+        raise InvalidInput({"filter": "Must be an object; {} means all of them."})
+    fields = Fields(wanted, known=tuple(_kind(verb).base_filters))
+    for name, value in wanted.items():
+        if not isinstance(value, str) or not value:
+            fields.complain(name, "Must be a text, as in a query.")
+    if fields.errors:
+        raise InvalidInput(fields.errors).under("filter")
+    filters = _filters(wanted, verb=verb, tenant_id=tenant.id)
+    if not filters.is_valid():
+        raise ValidationError({"filter": filters.errors})
+    return wanted
+
+
+def select(operation: Any, most: int) -> Selection:
+    """The next ids that the operation (its row) is about."""
+    filters = _filters(operation.filter, verb=operation.verb, tenant_id=operation.tenant_id)
+    if not filters.is_valid():
+        raise ValidationError(filters.errors)
+    walk, last = _reach(filters, after=operation.cursor, most=SLICE_ROWS)
+    matching = _sifted(filters, walk.filter(created_at__lte=operation.created_at))
+    ids = list(matching.values_list("id", flat=True)[:most])
+    if len(ids) == most:
+        return Selection(ids, ids[-1], ends=False)
+    return Selection(ids, last or (ids[-1] if ids else operation.cursor), ends=last is None)
+
+
+def count(wanted: Mapping[str, str], *, verb: str, tenant: Tenant) -> tuple[int, bool]:
+    """How many match among the first ``DRY_RUN_ROWS`` rows, and whether those were all there are."""
+    filters = _filters(wanted, verb=verb, tenant_id=tenant.id)
+    walk, last = _reach(filters, after=UUID(int=0), most=DRY_RUN_ROWS)
+    return _sifted(filters, walk).order_by().count(), last is None
+
+
+def _kind(verb: str) -> type[ListFilter]:
+    return TriggerFilter if verb in TRIGGER_VERBS else JobFilter
+
+
+def _filters(wanted: Mapping[str, str], *, verb: str, tenant_id: int) -> ListFilter:
+    rows: QuerySet[Any]
+    if verb in TRIGGER_VERBS:
+        rows = Trigger.objects.filter(tenant_id=tenant_id)
+        if "state" not in wanted:
+            rows = rows.filter(state=TriggerState.DEAD)
+    else:
+        rows = Job.objects.filter(tenant_id=tenant_id, deleted_at=None)
+    filters = _kind(verb)(dict(wanted), rows)
+    filters.tenant_id, filters.by_id = tenant_id, True
+    return filters
+
+
+def _reach(filters: ListFilter, *, after: UUID, most: int) -> tuple[QuerySet[Any], UUID | None]:
+    """The next ``most`` rows of the walk, and the last of them; None when it ends sooner."""
+    assert filters.is_valid()
+    walk = filters.walk(filters.queryset).filter(id__gt=after).order_by("id")
+    last = walk.values_list("id", flat=True)[most - 1 : most].first()
+    return (walk if last is None else walk.filter(id__lte=last)), last
+
+
+def _sifted(filters: ListFilter, rows: QuerySet[Any]) -> QuerySet[Any]:
+    sift = filters.sift()
+    return sift(rows) if sift else rows

@@ -1,0 +1,52 @@
+-- name: begin
+-- Put an operation on record, unless as many of the tenant's as may be are unfinished. Call under the tenant's lock.
+-- index: operation_unfinished
+-- returns: id
+INSERT INTO jobs_operation (
+    id, tenant_id, verb, filter, cursor, done, refused, refusals, cancelled, created_at, updated_at)
+SELECT %(id)s, %(tenant_id)s, %(verb)s, %(filter)s::jsonb, '00000000-0000-0000-0000-000000000000', 0, 0, '[]', false,
+       carillon_clock(), carillon_clock()
+WHERE (SELECT count(*) FROM jobs_operation WHERE finished_at IS NULL AND tenant_id = %(tenant_id)s) < %(most)s
+RETURNING id;
+
+-- name: take
+-- The unfinished operation that has waited longest, locked until the transaction ends. Another beat takes another.
+-- locks: a row of jobs_operation, SKIP LOCKED
+-- index: operation_unfinished
+-- returns: id, tenant_id, verb, filter, cursor, created_at
+SELECT id, tenant_id, verb, filter, cursor, created_at FROM jobs_operation
+WHERE finished_at IS NULL
+ORDER BY updated_at LIMIT 1
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: note
+-- What a slice has done, in the transaction that did it; at the end of the walk the operation is finished.
+-- index: primary key
+UPDATE jobs_operation SET
+    cursor = %(cursor)s, done = done + %(done)s, refused = refused + %(refused)s,
+    refusals = CASE WHEN jsonb_array_length(refusals) < %(most)s THEN refusals || %(refusals)s::jsonb ELSE refusals END,
+    updated_at = carillon_clock(), finished_at = CASE WHEN %(ends)s THEN carillon_clock() END
+WHERE id = %(id)s;
+
+-- name: postpone
+-- Let the others go first: this one could not go on.
+-- index: primary key
+UPDATE jobs_operation SET updated_at = carillon_clock() WHERE id = %(id)s;
+
+-- name: cancel
+-- Do nothing more; what was done stays done. Waits for the slice in hand.
+-- index: primary key
+-- returns: id
+UPDATE jobs_operation SET cancelled = true, updated_at = carillon_clock(), finished_at = carillon_clock()
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND finished_at IS NULL
+RETURNING id;
+
+-- name: purge
+-- Drop finished operations past retention, a bounded number at a time.
+-- index: primary key (UUIDv7 ids follow time)
+-- returns: id
+DELETE FROM jobs_operation WHERE id = ANY(ARRAY(
+    SELECT id FROM jobs_operation
+    WHERE id < %(before_id)s::uuid AND finished_at < carillon_now() - %(retention)s
+    ORDER BY id LIMIT %(limit)s))
+RETURNING id;
