@@ -15,6 +15,7 @@ from jobs.actions import definition
 from jobs.actions import jobs as actions
 from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job, find_job_by_name
+from jobs.api import examples
 from jobs.api.calls.preconditions import expected_version, precondition
 from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
@@ -87,6 +88,7 @@ class JobsView(Endpoint):
         request=DefinitionSerializer,
         responses={201: JobSerializer},
         parameters=[ETAG],
+        examples=examples.CREATE,
         operation_id="jobs_create",
     )
     def post(self, request: Request) -> Response:
@@ -116,6 +118,7 @@ class JobView(Endpoint):
         responses={200: JobSerializer},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
+        examples=examples.PATCH,
         operation_id="jobs_update",
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
@@ -160,6 +163,7 @@ class JobByNameView(Endpoint):
         responses={200: JobSerializer, 201: JobSerializer},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH, IF_NONE_MATCH],
+        examples=examples.PUT,
         operation_id="jobs_put_by_name",
     )
     def put(self, request: Request, name: str) -> Response:
@@ -234,6 +238,7 @@ class StatusView(Endpoint):
         responses={200: JobSerializer},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
+        examples=examples.STATUS,
         operation_id="jobs_status",
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
@@ -252,6 +257,7 @@ class RunView(Endpoint):
         request=RunSerializer,
         responses={201: TriggerSerializer},
         problems=(404,),
+        examples=examples.RUN,
         operation_id="jobs_run",
     )
     def post(self, request: Request, job_id: UUID) -> Response:

@@ -14,6 +14,7 @@ from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job
 from jobs.actions.pull import types
 from jobs.actions.schedules import seconds
+from jobs.api import examples
 from jobs.api.firings import preview
 from jobs.api.schema import endpoint
 from jobs.api.serializers import JobTypesSerializer, PreviewRequestSerializer, PreviewSerializer
@@ -68,6 +69,7 @@ class SchedulePreviewView(Endpoint):
         "The next firings of any schedule; nothing is stored",
         request=PreviewRequestSerializer,
         responses={200: PreviewSerializer},
+        examples=examples.PREVIEW,
         operation_id="schedules_preview",
     )
     def post(self, request: Request) -> Response:

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from jobs.actions import triggers as actions
 from jobs.actions.fields import Fields
 from jobs.actions.triggers import find_trigger
+from jobs.api import examples
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import FIELDS, endpoint
@@ -123,6 +124,7 @@ class DeadLettersReplayView(Endpoint):
         "Replay dead letters: those named, or all that match a filter",
         request=ReplaySerializer,
         responses={200: ReplayedSerializer},
+        examples=examples.REPLAY,
         operation_id="dead_letters_replay",
     )
     def post(self, request: Request) -> Response:

@@ -31,6 +31,26 @@ class TestSchema:
                 of_one_object = "{" in path or path.endswith("/worker/complete")
                 assert ("404" in operation["responses"]) == of_one_object, path
 
+    def test_shows_by_examples_that_are_accepted_what_a_write_of_jobs_looks_like(
+        self, schema: dict[str, Any], owner: Caller
+    ) -> None:
+        sent = 0
+        for path, operations in schema["paths"].items():
+            writes = [item for item in operations.items() if "requestBody" in item[1]]
+            # A backfill's stretch must lie within the job's past; its own tests say what is accepted.
+            if not path.startswith(("/api/v1/jobs", "/api/v1/op", "/api/v1/dead")) or "backfill" in path:
+                continue
+            for method, operation in writes:
+                examples = operation["requestBody"]["content"]["application/json"]["examples"]
+                for example in examples.values():
+                    nightly = noop_job(name=f"n{sent}", schedule={"type": "cron", "cron": "0 2 * * *"})
+                    job = owner.post("/jobs", nightly).json()
+                    url = path.format(job_id=job["id"], name="put")
+                    answer = owner.call(method.upper(), url, example["value"])
+                    assert answer.status_code < 300, (url, example, answer.content)
+                    sent += 1
+        assert sent >= 14
+
     def test_describes_the_bearer_key(self, schema: dict[str, Any]) -> None:
         assert schema["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
 
