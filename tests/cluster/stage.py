@@ -77,7 +77,7 @@ class Stage:
             start_new_session=True,
         )
         try:
-            wait_until(self._ready, timeout=60, what="up to answer /readyz")
+            wait_until(self._ready, timeout=180, what="up to answer /readyz")
         except BaseException:
             self.__exit__()
             raise

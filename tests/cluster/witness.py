@@ -22,13 +22,13 @@ DECLARE
 BEGIN
     INSERT INTO written SELECT clock_timestamp(), current_setting('application_name'), TG_TABLE_NAME, NEW.id,
         was ->> 'state', becomes ->> 'state', was ->> 'worker',
-        (SELECT holder FROM jobs_lease WHERE name = 'leader' AND expires_at > clock_timestamp());
+        (SELECT holder FROM jobs_lease WHERE name = 'leader');
     RETURN NULL;
 END $$;
 CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_trigger FOR EACH ROW EXECUTE FUNCTION note_write();
 CREATE TRIGGER witness AFTER UPDATE ON jobs_job FOR EACH ROW EXECUTE FUNCTION note_write();
 """
-#: A beat writes while it holds the lease: the term it took itself.
+#: A beat writes while nobody has taken the lease after it.
 OUT_OF_REIGN = """
 SELECT at::text, who, noun, was, becomes, leader FROM written
 WHERE who LIKE 'beat%' AND NOT EXISTS (SELECT 1 FROM reign WHERE reign.who = written.who AND holder = leader)
