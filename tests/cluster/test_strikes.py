@@ -151,7 +151,7 @@ class Striker:
             f"SELECT 1 FROM jobs_attempt WHERE started_at > '{now}' AND state = 'succeeded' "
             f"AND celery_task_id {'=' if without_broker else '<>'} '' LIMIT 1"
         )
-        wait_until(lambda: self._stage.query(ended), timeout=60, what="firings to go on")
+        wait_until(lambda: self._stage.query(ended), timeout=120, what="firings to go on")
 
 
 def rounds(stage: Stage, flood: str) -> Iterator[str]:
