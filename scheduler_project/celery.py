@@ -19,9 +19,11 @@ from celery.signals import (
 from kombu import Queue
 
 from jobs.broker import use_for_redis
+from jobs.telemetry import get_logger
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
+log = get_logger()
 use_for_redis()
 app = Celery("carillon", fixups={"scheduler_project.connections:fixup"})
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -45,23 +47,25 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
 
 
 def _prepare_to_go_without_broker(worker: Any) -> None:
-    """Each process of a prefork pool looks for messages in Postgres by itself; of other pools the worker's own does."""
+    """Each process of a prefork pool looks for messages in Postgres by itself; of the others the worker's own does."""
     from celery.concurrency import get_implementation
-    from celery.concurrency.prefork import TaskPool
 
     from jobs import tasks
     from jobs.engine.worker import brokerless
 
-    pool = get_implementation(worker.pool_cls)
-    prefork = isinstance(pool, type) and issubclass(pool, TaskPool)
+    pool = get_implementation(worker.pool_cls).__module__.rpartition(".")[2]
+    if pool not in ("prefork", "thread", "solo"):
+        log.warning("no fallback without broker", pool=pool, error="only prefork, threads and solo have one")
+        return
+    threads = worker.concurrency if isinstance(worker.concurrency, int) else os.cpu_count() or 1
     brokerless.begin(
         brokerless.Brokerless(
             job_types=[name.removeprefix("jobs.") for name in worker.app.amqp.queues.consume_from],
-            slots=1 if prefork else int(worker.concurrency),
+            slots=threads if pool == "thread" else 1,
             perform=partial(tasks.perform, worker_name=worker.hostname),
         )
     )
-    if not prefork:
+    if pool != "prefork":
         brokerless.start()
 
 

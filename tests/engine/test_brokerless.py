@@ -1,9 +1,11 @@
 """Without the broker: messages lie in Postgres, under the same fences as ever, until it is back."""
 
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +17,13 @@ from jobs import tasks
 from jobs.engine.beat import _leave_in_postgres
 from jobs.engine.dispatcher import Message, PublishError
 from jobs.engine.publisher import Publisher
+from jobs.engine.worker import brokerless
 from jobs.engine.worker.brokerless import Brokerless
 from jobs.models import Message as Row
 from jobs.models.fields import new_id
 from jobs.store.dispatch import messages
 from jobs.store.execution import Grip
+from scheduler_project.celery import _prepare_to_go_without_broker
 from tests import factories
 from tests.engine.conftest import Beat, Perform, queued
 from tests.factories import attempts, grip, make_job, make_triggers, states, wait_until
@@ -139,11 +143,11 @@ class TestTakers:
             if len(performed) == 1:
                 raise RuntimeError("deliberate")
 
-        brokerless = taker(perform=perform)
-        brokerless.start()
+        without = taker(perform=perform)
+        without.start()
         messages.put([("noop", [Grip(new_id(), 1)]), ("noop", [Grip(new_id(), 2)])])
         wait_until(lambda: len(performed) == 2)
-        brokerless.stop()
+        without.stop()
         messages.put([("noop", [])])
         [thread] = [t for t in threading.enumerate() if t.name == "carillon-brokerless-0"] or [None]
         if thread is not None:
@@ -163,8 +167,8 @@ class TestBrokerless:
         triggers = make_triggers(make_job(), 3)
         beat.step()
         assert states(triggers) == ["queued"] * 3
-        brokerless = taker()
-        assert [brokerless.turn() for _ in range(4)] == [True, True, True, False]
+        without = taker()
+        assert [without.turn() for _ in range(4)] == [True, True, True, False]
         assert states(triggers) == ["succeeded"] * 3
         assert [(a.worker, a.celery_task_id) for a in attempts(triggers[0])] == [("w1", "")]
         assert left() == 0
@@ -174,9 +178,9 @@ class TestBrokerless:
         for _ in range(2):
             messages.put([("noop", [grip(trigger)])])
         perform(trigger)
-        brokerless = taker()
-        assert brokerless.turn()
-        assert brokerless.turn()
+        without = taker()
+        assert without.turn()
+        assert without.turn()
         assert len(attempts(trigger)) == 1
 
     def test_drops_garbage(self, perform: Perform) -> None:
@@ -186,16 +190,35 @@ class TestBrokerless:
 
     def test_leaves_messages_while_its_process_is_busy(self, perform: Perform) -> None:
         messages.put([("noop", [])])
-        brokerless = taker(slots=2)
-        with brokerless.slot(), brokerless.slot():
-            assert not brokerless.turn()
+        without = taker(slots=2)
+        with without.slot(), without.slot():
+            assert not without.turn()
         assert left() == 1
-        with brokerless.slot():
-            assert brokerless.turn()
+        with without.slot():
+            assert without.turn()
 
     def test_takes_nothing_more_once_it_is_stopped(self, perform: Perform) -> None:
         messages.put([("noop", [])])
-        brokerless = taker()
-        brokerless.stop()
-        assert not brokerless.turn()
+        without = taker()
+        without.stop()
+        assert not without.turn()
         assert left() == 1
+
+
+class TestPools:
+    @pytest.mark.parametrize(
+        ("pool", "concurrency", "slots"),
+        [("prefork", 8, 1), ("solo", 8, 1), ("threads", 8, 8), ("threads", "auto", os.cpu_count())],
+    )
+    def test_have_a_slot_for_each_message_that_may_run_in_a_process(
+        self, pool: str, concurrency: Any, slots: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun: list[Brokerless] = []
+        monkeypatch.setattr(brokerless, "begin", begun.append)
+        monkeypatch.setattr(brokerless, "start", lambda: None)
+        queues = SimpleNamespace(consume_from={"jobs.noop": None})
+        app = SimpleNamespace(amqp=SimpleNamespace(queues=queues))
+        _prepare_to_go_without_broker(
+            SimpleNamespace(pool_cls=pool, concurrency=concurrency, hostname="w1", app=app)
+        )
+        assert (begun[0]._slots, begun[0]._job_types) == (slots, ["noop"])
