@@ -8,7 +8,7 @@ that any command finds the servers ``manage.py up`` started there. Nothing here 
 import base64
 from pathlib import Path
 from typing import Any, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -45,6 +45,12 @@ class Platform(BaseSettings):
         validation_alias="CARILLON_HTTPS",
         description="Served over TLS: secure cookies, HSTS, redirect of plain HTTP.",
     )
+    email_url: str | None = Field(
+        default=None,
+        validation_alias="EMAIL_URL",
+        description="The server that takes notices by e-mail: smtp://user:password@host:25, smtps:// for TLS.",
+    )
+    email_from: str = Field(default="carillon@localhost", validation_alias="EMAIL_FROM")
     flower_url: str = Field(default="http://127.0.0.1:5555", validation_alias="CARILLON_FLOWER_URL")
 
     @field_validator("data_dir")
@@ -81,6 +87,34 @@ class Platform(BaseSettings):
         if value is not None:
             encryption_keys(value)
         return value
+
+    @field_validator("email_url")
+    @classmethod
+    def _a_mail_url(cls, value: str | None) -> str | None:
+        if value:
+            parts = urlsplit(value)
+            try:
+                fine = parts.scheme in ("smtp", "smtp+tls", "smtps") and parts.hostname and parts.port != 0
+            except ValueError:
+                fine = False
+            if not fine:
+                raise ValueError("must look like smtp://user:password@host:25, smtp+tls://… or smtps://…")
+        return value or None
+
+    def email(self) -> dict[str, Any]:
+        """Django's settings of e-mail, by name. Without a server ``EMAIL_HOST`` is empty, and none is sent."""
+        parts = urlsplit(self.email_url or "")
+        ports = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
+        return {
+            "EMAIL_HOST": parts.hostname or "",
+            "EMAIL_PORT": parts.port or ports.get(parts.scheme, 25),
+            "EMAIL_HOST_USER": unquote(parts.username or ""),
+            "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+            "EMAIL_USE_TLS": parts.scheme == "smtp+tls",
+            "EMAIL_USE_SSL": parts.scheme == "smtps",
+            "EMAIL_TIMEOUT": 20,
+            "DEFAULT_FROM_EMAIL": self.email_from,
+        }
 
     @property
     def embedded_database(self) -> bool:

@@ -142,6 +142,9 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
 }
 
+# Notices by e-mail; without EMAIL_URL none are taken.
+globals().update(PLATFORM.email())
+
 # What rate limits count in, and what wakes beats. Whatever needs it goes on without it.
 REDIS_URL = PLATFORM.redis()
 

@@ -108,6 +108,9 @@ class Tenant(models.Model):
         db_default=False,
         help_text="The event feed also tells of each success and each failed attempt that is retried.",
     )
+    #: Of all its jobs that have none of their own; ``watched`` as on a job.
+    notify = models.JSONField(null=True, blank=True, editable=False)
+    watched = models.BooleanField(default=False, db_default=False, editable=False)
     #: Sealed; two of them, the newest first, while one replaces the other (``tenants.vault.signing``).
     webhook_secret = models.TextField(
         blank=True,

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 VERBS = {
     "jobs.materialize": {Verb.MATERIALIZE},
     "catchup.skip": {Verb.SKIP},
+    "notices.send": {Verb.MATERIALIZE},
     "dispatch.dispatch": {Verb.DISPATCH},
     "dispatch.skip": {Verb.SKIP},
     "dispatch.freeze": {Verb.SKIP},

@@ -12,6 +12,7 @@ from typing import Any
 from jobs.actions import schedules
 from jobs.actions.fields import Fields
 from jobs.actions.labels import read_labels
+from jobs.actions.notices import is_watched, read_notify
 from jobs.actions.pull import types
 from jobs.actions.pull.types import Kinds
 from jobs.actions.schedules import ParsedSchedule, instant_text, seconds
@@ -47,6 +48,8 @@ FIELDS = (
     "catchup_window_seconds",
     "max_catchup",
     "delivery",
+    "notify",
+    "pause_after_failures",
 )
 #: The one list of what DESIGN names and this release does: other values of these enumerations are refused as yet
 #: to come.
@@ -55,10 +58,8 @@ ACCEPTED: dict[str, tuple[type[StrEnum], tuple[str, ...]]] = {
     "misfire_policy": (MisfirePolicy, ("fire_once", "skip", "fire_all", "backfill")),
     "delivery": (Delivery, tuple(Delivery)),
 }
-_LATER_FIELD = "Arrives in a later release; leave it out."
 _READ_ONLY = "Cannot be written; leave it out."
 _HINTS = {
-    "notify": _LATER_FIELD,
     "status": "Is not part of the definition; use pause, resume or cancel.",
     **dict.fromkeys(
         ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"), _READ_ONLY
@@ -69,6 +70,7 @@ _LONGEST_TIMEOUT_SECONDS = 86_400
 _LONGEST_GRACE_SECONDS = 7 * 86_400
 _LONGEST_CATCHUP_SECONDS = 366 * 86_400
 _MOST_CATCHUP = 10_000
+_MOST_FAILURES = 100
 _MOST_CONCURRENT = 1_000_000
 #: Everything but the payload fits into this many bytes.
 _REST_BYTES = 65_536
@@ -112,6 +114,7 @@ def parse(
         **(schedule.columns() if schedule else {}),
         **_type_and_payload(fields, tenant, base, kinds or Kinds(tenant)),
         **_policies(fields, one_time=one_time),
+        **_telling(fields),
     }
     fields.finish()
     return columns
@@ -150,6 +153,8 @@ def _definition(job: Job) -> dict[str, Any]:
         "catchup_window_seconds": seconds(job.catchup_window),
         "max_catchup": job.max_catchup,
         "delivery": job.delivery,
+        "notify": job.notify,
+        "pause_after_failures": job.pause_after_failures,
     }
 
 
@@ -302,6 +307,13 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
             for name, (kind, accepted) in ACCEPTED.items()
         },
     }
+
+
+def _telling(fields: Fields) -> dict[str, Any]:
+    given = fields.get("notify")
+    notify = None if given is None else fields.collect(lambda: read_notify(given), under="notify")
+    most = fields.number("pause_after_failures", 1, _MOST_FAILURES, whole=True)
+    return {"notify": notify, "watched": is_watched(notify), "pause_after_failures": most}
 
 
 def _priority(fields: Fields) -> int:

@@ -40,7 +40,7 @@ _PARTITIONS = 256
 #: More than two mean that others create and delete a job of this name all the while.
 _TRIES = 5
 #: What of a job no firing has to do with.
-_INERT = frozenset({"name", "labels"})
+_INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures"})
 #: What decides which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 
@@ -90,9 +90,9 @@ def update_job(
     """Edit a job: ``changes`` is a JSON merge patch over its representation, or with ``whole`` its full definition.
 
     Makes a new version: firings ahead are withdrawn and materialized anew, what is due already runs under the new
-    version, what runs finishes under the old. A change of name and labels alone leaves every firing where it is; no
-    change leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or completed),
-    ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
+    version, what runs finishes under the old. A change of name, labels and notices alone leaves every firing where it
+    is; no change leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or
+    completed), ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
     """
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)

@@ -121,7 +121,7 @@ class JobForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = [job_type.name for job_type in registry.all_types()]
+        names = [job_type.name for job_type in registry.public_types()]
         if self._edited:
             self.initial.update(_inputs_of(self.instance))
             names = list(dict.fromkeys([*names, self.instance.job_type]))

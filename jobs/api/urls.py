@@ -3,7 +3,7 @@
 from django.urls import path
 
 from jobs.api import work
-from jobs.api.events import EventsView
+from jobs.api.events import EventsView, TenantNotifyView
 from jobs.api.vault import views as vault
 from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
@@ -44,6 +44,7 @@ urlpatterns = [
     path("secrets", vault.SecretsView.as_view(), name="secrets"),
     path("secrets/<str:name>", vault.SecretView.as_view(), name="secret"),
     path("signing-secret", vault.SigningSecretView.as_view(), name="signing-secret"),
+    path("tenant/notify", TenantNotifyView.as_view(), name="tenant-notify"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
     path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
     path("events", EventsView.as_view(), name="events"),

@@ -7,7 +7,8 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
-from jobs.store import events, history
+from jobs.engine.notices import notify
+from jobs.store import db, events, history
 from jobs.store import jobs as store
 from jobs.store.calls import answers, operations
 from jobs.store.dispatch import messages as dispatch_messages
@@ -38,6 +39,7 @@ class Housekeeper:
         now = time.monotonic()
         if now >= self._complete_at:
             self._complete_at = now + COMPLETE_EVERY_SECONDS
+            self._tell()
             last, completed = store.complete(after=self._after, limit=BATCH)
             self._after = last or _START
             if completed:
@@ -52,6 +54,16 @@ class Housekeeper:
             # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
             retire_signing_secrets()
             self._purge_at = now + (1.0 if self._purge() else PURGE_EVERY_SECONDS)
+
+    @staticmethod
+    def _tell() -> None:
+        """Make notices of what is new. What goes wrong with them must not stop the beat."""
+        try:
+            notify()
+        except db.DISCONNECTED:
+            raise
+        except Exception:  # the place in the feed stays where it was
+            log.exception("notices failed")
 
     def _purge(self) -> bool:
         """Drop a batch of each kind of history past retention. Returns whether there was more of one."""

@@ -35,6 +35,7 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
         "status": tenant.status,
         "require_if_match": tenant.require_if_match,
         "all_events": tenant.all_events,
+        "notify": tenant.notify,
         "limits": {name: getattr(tenant, name) for name in QUOTAS},
         "usage": {
             "jobs": jobs.living(tenant.id),

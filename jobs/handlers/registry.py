@@ -20,7 +20,11 @@ import pydantic
 from jobs.core.errors import CarillonError, InvalidInput
 
 NAME = re.compile(r"[a-z][a-z0-9_.]{0,62}")
-BUILT_IN = tuple(f"jobs.handlers.builtin.{name}" for name in ("webhook", "celery_task", "message", "noop"))
+BUILT_IN = tuple(
+    f"jobs.handlers.builtin.{name}" for name in ("webhook", "celery_task", "message", "noop", "notice")
+)
+#: What begins so is Carillon's own: no job of a caller's is of such a type.
+SYSTEM_PREFIX = "carillon."
 
 Handler = Callable[..., Any]
 
@@ -145,6 +149,11 @@ def get(name: str) -> JobType:
 def all_types() -> list[JobType]:
     """Every registered type, by name."""
     return [_types[name] for name in sorted(_types)]
+
+
+def public_types() -> list[JobType]:
+    """Every registered type that a caller's jobs may be of, by name."""
+    return [job_type for job_type in all_types() if not job_type.name.startswith(SYSTEM_PREFIX)]
 
 
 def load(modules: Iterable[str] = ()) -> None:

@@ -4,6 +4,7 @@ from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
 from jobs.models.calls.operation import Operation
 from jobs.models.feed.event import Event
+from jobs.models.feed.reader import FeedReader
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobLabel, JobTally
 from jobs.models.lease import Lease
@@ -18,6 +19,7 @@ __all__ = (
     "Clock",
     "Effect",
     "Event",
+    "FeedReader",
     "Job",
     "JobLabel",
     "JobTally",

@@ -61,6 +61,10 @@ class Job(models.Model):
 
     status = models.CharField(max_length=16, choices=choices(JobStatus), default=JobStatus.ACTIVE)
     status_reason = models.CharField(max_length=500, blank=True)
+    #: Who is told of what (jobs.actions.notices); null: as the tenant says. ``watched``: on successes or retries.
+    notify = models.JSONField(null=True, blank=True)
+    watched = models.BooleanField(default=False, db_default=False, editable=False)
+    pause_after_failures = models.PositiveIntegerField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
     partition_key = models.PositiveSmallIntegerField(editable=False)
     next_fire_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -189,6 +189,18 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "parking.replace": lambda s: {"ids": s.ids[:5], "job_ids": s.job_ids[:5]},
     "parking.park_until": lambda s: {"ids": s.ids, "waits": s.some(HOUR)},
     "parking.unpark": lambda s: {"limit": 1000},
+    "notices.open": lambda s: {},
+    "notices.take": lambda s: {},
+    "notices.read": lambda s: {"after_xid": "7", "after_id": 1, "limit": 100},
+    "notices.keep": lambda s: {"xid": "7", "event_id": 1},
+    "notices.send": lambda s: {
+        "ids": s.ids,
+        "job_ids": s.ids,
+        "idempotency_keys": s.some("notice:7-1"),
+        "payloads": s.some("{}"),
+    },
+    "notices.dying": lambda s: {"ids": s.job_ids, "counts": [5] * len(s.job_ids)},
+    "notices.pause_dying": lambda s: {"ids": s.job_ids},
     "pull.offer": lambda s: {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "job_types": ["noop", "webhook"],

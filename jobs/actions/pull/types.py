@@ -52,6 +52,8 @@ def kind_of(name: object, *, tenant: Tenant) -> Kind:
         return Kind(own.job_type, own.timeout, lambda payload: _check(own, payload))
     try:
         registered = registry.get(name)  # type: ignore[arg-type]
+        if registered.name.startswith(registry.SYSTEM_PREFIX):
+            raise UnknownJobType(registered.name, known=())
     except UnknownJobType:
         raise UnknownJobType(str(name), known=names(tenant)) from None
     return Kind(
@@ -87,7 +89,7 @@ class Kinds:
 def names(tenant: Tenant) -> list[str]:
     """Every job type the tenant may use."""
     own = PullType.objects.filter(tenant=tenant).values_list("name", flat=True)
-    return sorted({*own, *(job_type.name for job_type in registry.all_types())})
+    return sorted({*own, *(job_type.name for job_type in registry.public_types())})
 
 
 def types_of(tenant: Tenant) -> list[PullType]:
@@ -110,7 +112,7 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
     has the name or the tenant has ``MOST_TYPES``.
     """
     columns = _parse(name, declaration)
-    if any(job_type.name == name for job_type in registry.all_types()):
+    if name.startswith(registry.SYSTEM_PREFIX) or name in {it.name for it in registry.all_types()}:
         raise Conflict(f"{name} is a job type of this installation; choose another name.", field="name")
     with db.atomic():
         Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)

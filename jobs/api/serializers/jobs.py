@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from jobs.actions.definition import ACCEPTED
+from jobs.actions.notices import ON
 from jobs.api.serializers.shared import Shape, words
 from jobs.core.backoff import Backoff, Jitter
 from jobs.core.policies import CronDialect, DstPolicy, Priority
@@ -40,6 +41,12 @@ class RetryPolicySerializer(Shape):
     max_elapsed_seconds = serializers.FloatField(required=False)
 
 
+class NotifySerializer(Shape):
+    on = serializers.ListField(child=words(ON), help_text="failed: an attempt failed and is tried again.")
+    url = serializers.CharField(required=False, max_length=2048, help_text="Gets a signed webhook.")
+    email = serializers.EmailField(required=False, help_text="Where the installation sends e-mail.")
+
+
 class DefinitionSerializer(Shape):
     """A job as it is written."""
 
@@ -74,6 +81,14 @@ class DefinitionSerializer(Shape):
         required=False, min_value=1, max_value=10_000, help_text="backfill: the most missed firings that run"
     )
     delivery = words(ACCEPTED["delivery"][1], required=False)
+    notify = NotifySerializer(required=False, allow_null=True, help_text="The tenant's by default.")
+    pause_after_failures = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=100,
+        help_text="Pause the job once so many of its firings in a row died.",
+    )
 
 
 class ChangesSerializer(DefinitionSerializer):

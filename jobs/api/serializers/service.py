@@ -2,6 +2,7 @@
 
 from rest_framework import serializers
 
+from jobs.api.serializers.jobs import NotifySerializer
 from jobs.api.serializers.shared import Shape, words
 
 
@@ -58,6 +59,7 @@ class TenantSerializer(Shape):
     all_events = serializers.BooleanField(
         help_text="GET /events also tells of each success and each failed attempt that is retried."
     )
+    notify = NotifySerializer(allow_null=True, help_text="Of all jobs that have none of their own.")
     limits = LimitsSerializer()
     usage = UsageSerializer()
     recent = RecentSerializer()

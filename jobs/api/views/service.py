@@ -36,7 +36,7 @@ class JobTypesView(Endpoint):
         operation_id="job_types_list",
     )
     def get(self, request: Request) -> Response:
-        registered = {job_type.name: _present(job_type) for job_type in registry.all_types()}
+        registered = {job_type.name: _present(job_type) for job_type in registry.public_types()}
         own = {declared.name: types.representation(declared) for declared in types.types_of(self.tenant)}
         return Response({"results": [shown for _, shown in sorted((registered | own).items())]})
 

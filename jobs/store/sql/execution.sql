@@ -12,12 +12,14 @@
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
-           job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret, tenant.all_events AS watched
+           job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
+           tenant.all_events OR tenant.watched OR job.watched AS watched
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
         LATERAL (SELECT job_id, tenant_id, payload FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
-        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery
+        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
-        LATERAL (SELECT slug, status, webhook_secret, all_events FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
+        LATERAL (SELECT slug, status, webhook_secret, all_events, watched
+                 FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
     WHERE job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
 ), claimed AS (
     UPDATE jobs_trigger t SET

@@ -58,6 +58,8 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "operations/<uuid:operation_id>"): (None, 200),
     ("POST", "operations/<uuid:operation_id>/cancel"): (None, 200),
     ("GET", "tenant"): (None, 200),
+    ("PUT", "tenant/notify"): ({"on": ["dead"], "url": "https://ops.example/hook"}, 200),
+    ("DELETE", "tenant/notify"): (None, 204),
     ("GET", "job-types"): (None, 200),
     ("GET", "job-types/<str:name>"): (None, 200),
     ("PUT", "job-types/<str:name>"): ({"timeout_seconds": 5}, 200),

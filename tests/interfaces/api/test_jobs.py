@@ -33,7 +33,11 @@ class TestAJob:
             "overlap_policy": "skip",
             "misfire_policy": "fire_once",
             "misfire_grace_seconds": 60,
+            "notify": {"on": ["dead"], "url": "https://ops.example/hook"},
         }
+        assert (
+            owner.call("PUT", "/secrets/reports_token", {"value": "s3cret-of-the-reports"}).status_code < 300
+        )
         response = owner.post("/jobs", given)
         assert response.status_code == 201
         job = response.json()

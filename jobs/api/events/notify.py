@@ -1,0 +1,37 @@
+"""``/tenant/notify``: who is told of what becomes of all jobs that do not say so themselves."""
+
+from drf_spectacular.utils import OpenApiExample
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions import notices
+from jobs.api.schema import endpoint
+from jobs.api.serializers.jobs import NotifySerializer
+from jobs.api.views.base import Endpoint
+
+
+class TenantNotifyView(Endpoint):
+    @endpoint(
+        "Say who is told of what becomes of your jobs, but of those with a notify of their own",
+        request=NotifySerializer,
+        responses={200: NotifySerializer},
+        examples=[
+            OpenApiExample(
+                "Dead letters and pauses",
+                value={"on": ["dead", "paused"], "url": "https://ops.example/hook"},
+            )
+        ],
+        operation_id="tenant_notify",
+    )
+    def put(self, request: Request) -> Response:
+        return Response(notices.set_tenant_notify(tenant=self.tenant, notify=self.body()))
+
+    @endpoint(
+        "Tell nobody, but of jobs with a notify of their own",
+        responses={204: None},
+        operation_id="tenant_notify_delete",
+    )
+    def delete(self, request: Request) -> Response:
+        self.refuse_body()
+        notices.set_tenant_notify(tenant=self.tenant, notify=None)
+        return Response(status=204)

@@ -1,0 +1,72 @@
+"""One pass of the notifier: bounded, and a transaction each page."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.engine.notices.wording import email_payload, webhook_body
+from jobs.handlers.registry import SYSTEM_PREFIX
+from jobs.store import db
+from jobs.store.events import Place, notices
+from jobs.store.events.notices import WORDS, Notice
+from jobs.telemetry import get_logger
+from jobs.wakeups import wake_beats
+
+log = get_logger()
+PAGE = 1000
+MOST_PAGES = 5
+
+
+def notify() -> int:
+    """Judge what is new in the feed. Returns how many notices were made. May be repeated, and by several beats."""
+    made = 0
+    for _ in range(MOST_PAGES):
+        with db.atomic():
+            place = notices.take()
+            events = notices.read(after=place, limit=PAGE) if place else []
+            if not events:
+                return made
+            made += _judge(events)
+            notices.keep(Place(int(events[-1].xid), events[-1].id))
+        if len(events) < PAGE:
+            break
+    return made
+
+
+def _judge(events: Sequence[Any]) -> int:
+    ours = [event for event in events if not event.data.get("job_type", "").startswith(SYSTEM_PREFIX)]
+    deaths = {
+        event.job_id: event.pause_after_failures
+        for event in ours
+        if event.kind == "trigger.dead" and event.pause_after_failures
+    }
+    for job_id in notices.pause_dying(deaths):
+        log.warning("pause", job_id=str(job_id), reason="its firings keep dying")
+    made = notices.send(_notices(ours))
+    if made:
+        wake_beats()
+    return made
+
+
+def _notices(events: Sequence[Any]) -> list[Notice]:
+    """A notice for each job and kind of event on this page, over each channel it asked for."""
+    groups: dict[tuple[Any, str], list[Any]] = {}
+    for event in events:
+        groups.setdefault((event.job_id, event.kind), []).append(event)
+    return [notice for group in groups.values() for notice in _of(group[-1], count=len(group))]
+
+
+def _of(event: Any, *, count: int) -> list[Notice]:
+    word, wanted = WORDS.get(event.kind), event.job_notify or event.tenant_notify
+    if word is None or not wanted or word not in wanted["on"]:
+        return []
+    if word == "paused" and not event.data.get("reason"):
+        return []  # somebody paused it, and knows
+    key = f"notice:{event.xid}-{event.id}"
+    found = []
+    if url := wanted.get("url"):
+        payload = {"url": url, "method": "POST", "body": webhook_body(event, count=count)}
+        found.append(Notice(event.tenant_id, "carillon.notice", key, payload))
+    if address := wanted.get("email"):
+        payload = email_payload(event, word=word, count=count, to=address)
+        found.append(Notice(event.tenant_id, "carillon.email", f"{key}:email", payload))
+    return found

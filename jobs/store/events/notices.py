@@ -1,0 +1,120 @@
+"""Notices: the notifier's place in the feed, the system jobs its notices are triggers of, and the pause of dying jobs.
+
+Everything here belongs into the one transaction of ``jobs.engine.notices``.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from jobs.core.states import JobStatus
+from jobs.models import Job
+from jobs.models.fields import new_id
+from jobs.store import db
+from jobs.store.events import Place
+from jobs.store.history import database_now
+from jobs.store.jobs import note_versions
+
+_SQL = db.queries("notices")
+#: What an event of a kind is called in ``notify.on``.
+WORDS = {
+    "trigger.succeeded": "succeeded",
+    "trigger.retrying": "failed",
+    "trigger.dead": "dead",
+    "trigger.skipped": "skipped",
+    "job.paused": "paused",
+}
+#: Names of the system jobs; the first that no job of the tenant's own has.
+NAMES = ("carillon-notices", "carillon-notices-2", "carillon-notices-3")
+EMAIL_NAMES = ("carillon-emails", "carillon-emails-2", "carillon-emails-3")
+TIMEOUTS = {"carillon.notice": timedelta(seconds=30), "carillon.email": timedelta(seconds=60)}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One notice to send: of the system type ``job_type``, with its payload. ``key`` names it for good."""
+
+    tenant_id: int
+    job_type: str
+    key: str
+    payload: Mapping[str, Any]
+
+
+def take() -> Place | None:
+    """The place the notifier has come to, locked until the transaction ends; None while another beat is at it."""
+    rows = _SQL["take"]()
+    if not rows:
+        _SQL["open"]()
+        return None
+    return Place(int(rows[0].xid), rows[0].event_id)
+
+
+def read(*, after: Place, limit: int) -> list[Any]:
+    """Up to ``limit`` events of all tenants after a place, with what is wanted of each."""
+    return _SQL["read"](after_xid=str(after.xid), after_id=after.id, limit=limit)
+
+
+def keep(place: Place) -> None:
+    """The notifier has come to this place."""
+    _SQL["keep"](xid=str(place.xid), event_id=place.id)
+
+
+def send(notices: Sequence[Notice]) -> int:
+    """Make a trigger of each notice. Returns how many; those of a system job that was cancelled are dropped."""
+    jobs = {(notice.tenant_id, notice.job_type) for notice in notices}
+    ids = {key: _system_job(*key) for key in sorted(jobs)}
+    wanted = [(ids[notice.tenant_id, notice.job_type], notice) for notice in notices]
+    sent = [(job_id, notice) for job_id, notice in wanted if job_id is not None]
+    if sent:
+        _SQL["send"](
+            ids=[new_id() for _ in sent],
+            job_ids=[job_id for job_id, _ in sent],
+            idempotency_keys=[notice.key for _, notice in sent],
+            payloads=[json.dumps(notice.payload) for _, notice in sent],
+        )
+    return len(sent)
+
+
+def pause_dying(thresholds: Mapping[UUID, int]) -> list[UUID]:
+    """Pause those of the jobs whose last so many firings all died. Returns which."""
+    if not thresholds:
+        return []
+    dying = [row.id for row in _SQL["dying"](ids=list(thresholds), counts=list(thresholds.values()))]
+    paused = [row.id for row in _SQL["pause_dying"](ids=dying)] if dying else []
+    note_versions(paused)
+    return paused
+
+
+def _system_job(tenant_id: int, job_type: str) -> UUID | None:
+    """The tenant's job that notices of this type are triggers of, made where there is none. None: it was cancelled."""
+    for name in NAMES if job_type == "carillon.notice" else EMAIL_NAMES:
+        job = Job.objects.filter(tenant_id=tenant_id, name=name, deleted_at=None).first()
+        if job is None:
+            return _make_system_job(tenant_id, job_type, name).id
+        if job.job_type == job_type:
+            return None if job.status == JobStatus.CANCELLED else job.id
+    return None
+
+
+def _make_system_job(tenant_id: int, job_type: str, name: str) -> Job:
+    """A job that has no firings of its own, and so is completed from the start; its triggers run all the same."""
+    now = database_now()
+    job = Job.objects.create(
+        tenant_id=tenant_id,
+        name=name,
+        job_type=job_type,
+        schedule_type="immediate",
+        status=JobStatus.COMPLETED,
+        timeout=TIMEOUTS[job_type],
+        overlap_policy="allow",
+        max_concurrent=100,
+        misfire_policy="fire_all",
+        partition_key=0,
+        created_at=now,
+        updated_at=now,
+    )
+    note_versions([job.id])
+    return job

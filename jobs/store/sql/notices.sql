@@ -1,0 +1,81 @@
+-- Notices: what the notifier reads of the event feed and makes of it (jobs.engine.notices). One transaction reads on from
+-- its place, makes triggers of system jobs, and keeps the new place: each event is judged once, whoever dies when.
+
+-- name: open
+-- Begin at the feed's end, where there is no place yet.
+-- index: primary key
+INSERT INTO jobs_feedreader (name, xid, event_id)
+SELECT 'notifier', pg_snapshot_xmin(pg_current_snapshot()), 0
+WHERE NOT EXISTS (SELECT 1 FROM jobs_feedreader WHERE name = 'notifier')
+ON CONFLICT DO NOTHING;
+
+-- name: take
+-- The place the notifier has come to; no row while another beat is at it.
+-- locks: the reader's row, SKIP LOCKED, held to the end of the transaction
+-- index: primary key
+-- returns: xid (as text), event_id
+SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
+
+-- name: read
+-- The events of all tenants on from a place, as in events.sql: page, with what is to be made of each.
+-- index: event_in_order, primary keys
+-- returns: the event, its job's and its tenant's notify, and pause_after_failures
+SELECT e.*, job.notify AS job_notify, tenant.notify AS tenant_notify, job.pause_after_failures
+FROM (SELECT xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data FROM jobs_event
+      WHERE (jobs_event.xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
+        AND jobs_event.xid < pg_snapshot_xmin(pg_current_snapshot())
+      ORDER BY jobs_event.xid, id LIMIT %(limit)s) e, LATERAL (
+    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id OFFSET 0) job, LATERAL (
+    SELECT notify FROM tenants_tenant WHERE id = e.tenant_id OFFSET 0) tenant
+ORDER BY e.xid::xid8, e.id;
+
+-- name: keep
+-- Keep the place that was come to.
+-- index: primary key
+UPDATE jobs_feedreader SET xid = %(xid)s::text::xid8, event_id = %(event_id)s WHERE name = 'notifier';
+
+-- name: send
+-- A trigger of a system job for each notice, due now, at instants no other trigger of its job has.
+-- transition: - -> pending
+-- index: trigger_one_per_firing, primary key
+-- returns: id
+INSERT INTO jobs_trigger (
+    id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
+    idempotency_key, payload, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested,
+    created_at)
+SELECT n.id, job.id, job.tenant_id, job.job_type, job.version, 'run_now', due.at, due.at, 'pending', '', false,
+       job.priority, n.idempotency_key, n.payload, 0, 0, 0, 0, 0, '', false, carillon_clock()
+FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(idempotency_keys)s::text[], %(payloads)s::jsonb[])
+         WITH ORDINALITY AS n(id, job_id, idempotency_key, payload, nth), LATERAL (
+    SELECT id, tenant_id, job_type, version, priority FROM jobs_job WHERE id = n.job_id OFFSET 0) job, LATERAL (
+    SELECT greatest(carillon_now(), (
+               SELECT scheduled_for FROM jobs_trigger WHERE job_id = job.id ORDER BY scheduled_for DESC LIMIT 1))
+           + n.nth * interval '1 microsecond' AS at) due
+RETURNING id;
+
+-- name: dying
+-- Which of these jobs are dying: their last firings that ran, so many of them, died one and all, since the job was last
+-- edited or resumed. A thousand firings are looked at.
+-- index: trigger_one_per_firing, primary key
+-- returns: id
+SELECT w.id
+FROM unnest(%(ids)s::uuid[], %(counts)s::int[]) AS w(id, count), LATERAL (
+    SELECT updated_at FROM jobs_job WHERE id = w.id AND status = 'active' OFFSET 0) job, LATERAL (
+    SELECT count(*) AS ran, count(*) FILTER (WHERE state = 'dead') AS died FROM (
+        SELECT state FROM (
+            SELECT state, finished_at FROM jobs_trigger WHERE job_id = w.id
+            ORDER BY scheduled_for DESC LIMIT 1000) recent
+        WHERE state IN ('succeeded', 'dead') AND finished_at > job.updated_at
+        LIMIT w.count) last) seen
+WHERE seen.ran = w.count AND seen.died = w.count;
+
+-- name: pause_dying
+-- Pause jobs that keep dying. What is queued of them is handed back by claim.
+-- index: primary key
+-- returns: id
+UPDATE jobs_job SET
+    status = 'paused', updated_at = carillon_clock(),
+    status_reason = 'Paused after ' || pause_after_failures || CASE pause_after_failures
+        WHEN 1 THEN ' firing that died.' ELSE ' firings in a row that died.' END
+WHERE id = ANY(%(ids)s::uuid[]) AND status = 'active'
+RETURNING id;
