@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-REQUIREMENTS := base local dev bench
+REQUIREMENTS := base cli local dev bench
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,7 +27,7 @@ check: lint test ## Run what a change must pass: format, lint, types, layers, mi
 lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy jobs tenants scheduler_project chaos
+	@$(PY) -m mypy jobs tenants scheduler_project carillon chaos
 	@$(PY) $(VENV)/bin/lint-imports
 	@# No server runs here: Django then warns that it could not compare the migrations with a database.
 	@$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
@@ -55,9 +55,10 @@ $(VENV)/.made:
 	@python=$$(sh requirements/find-python.sh) && echo "Making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.run: requirements/base.txt requirements/local.txt $(VENV)/.made
+$(VENV)/.run: requirements/base.txt requirements/cli.txt requirements/local.txt $(VENV)/.made
 	@echo "Installing what Carillon needs (once; about a minute)" >&2
-	@$(PIP) -r requirements/base.txt -r requirements/local.txt
+	@$(PIP) -r requirements/base.txt -r requirements/cli.txt -r requirements/local.txt
+	@$(PIP) --no-deps --no-build-isolation -e .  # .venv/bin/carillon; setuptools came with local.txt
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.run

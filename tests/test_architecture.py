@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CODE = [
     path
-    for package in ("jobs", "tenants", "scheduler_project")
+    for package in ("jobs", "tenants", "scheduler_project", "carillon")
     for path in sorted((ROOT / package).rglob("*.py"))
     if "migrations" not in path.parts
 ]

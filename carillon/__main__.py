@@ -1,0 +1,5 @@
+"""``python -m carillon``."""
+
+from carillon.app import main
+
+main()

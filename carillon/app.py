@@ -1,0 +1,59 @@
+"""The command line as a whole: what there is, and how failures end it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from carillon.commands import jobs, secrets, service, triggers
+from carillon.errors import Failure
+from carillon.output import say, write
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Carillon from the command line. Set CARILLON_URL and CARILLON_API_KEY.",
+)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(triggers.app, name="triggers")
+app.add_typer(triggers.dead_letters, name="dead-letters")
+app.command()(triggers.attempts)
+app.command()(service.preview)
+app.add_typer(service.explain, name="explain")
+app.command()(service.tenant)
+app.command("job-types")(service.job_types)
+app.add_typer(secrets.app, name="secrets")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            write(version("carillon"))
+        except PackageNotFoundError:
+            write("not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit: 0, or what docs/cli.md says."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="carillon")
+    except Failure as failure:
+        say(*failure.lines)
+        sys.exit(failure.code)
+    except BrokenPipeError:
+        # The reader has gone, as with `| head`; what is left in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

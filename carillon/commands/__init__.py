@@ -1,0 +1,1 @@
+"""One module a noun: each command parses, makes its calls and prints."""

@@ -1,0 +1,168 @@
+"""``carillon jobs``: list, read and write jobs."""
+
+from typing import Annotated, Any
+
+import typer
+
+from carillon.client import connect
+from carillon.commands import definition as options
+from carillon.commands.reference import JobReference, find_job, job_id
+from carillon.errors import Misuse
+from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
+
+app = typer.Typer(no_args_is_help=True, help="List, read and write jobs.")
+COLUMNS = ("name", "job_type", "status", "priority", "next_fire_at", "id")
+IfMatch = Annotated[int | None, typer.Option("--if-match", help="Only if the job has this version.")]
+Key = Annotated[
+    str | None, typer.Option("--idempotency-key", help="Do this once under that key; made up by default.")
+]
+
+
+@app.command("list")
+def list_jobs(
+    status: Annotated[str | None, typer.Option(help="active, paused, cancelled or completed.")] = None,
+    job_type: options.JobType = None,
+    priority: options.Priority = None,
+    labels: Annotated[str | None, typer.Option(help="Such as env=prod,team=billing: all of them.")] = None,
+    name_prefix: Annotated[str | None, typer.Option(help="How the name begins.")] = None,
+    ordering: Annotated[str | None, typer.Option(help="-created, created, name or -name.")] = None,
+    limit: Limit = 50,
+    everything: All = False,
+    output: Output = Format.table,
+) -> None:
+    """List jobs, newest first."""
+    rows = connect().rows(
+        "/jobs",
+        limit=None if everything else limit + 1,
+        status=status,
+        job_type=job_type,
+        priority=priority,
+        labels=labels,
+        name_prefix=name_prefix,
+        ordering=ordering,
+    )
+    print_rows(page_of(rows, limit=limit, everything=everything), COLUMNS, output=output)
+
+
+@app.command()
+def get(job: JobReference, output: Output = Format.table) -> None:
+    """Show one job."""
+    print_object(find_job(connect(), job), output=output)
+
+
+@app.command()
+def create(
+    name: Annotated[str | None, typer.Argument(help="Optional with --at and --now.")] = None,
+    file: options.File = None,
+    job_type: options.JobType = None,
+    cron: options.Cron = None,
+    timezone: options.Timezone = None,
+    every: options.Every = None,
+    at: options.At = None,
+    now: Annotated[bool, typer.Option("--now", help="Once, at once.")] = False,
+    payload: options.Payload = None,
+    priority: options.Priority = None,
+    label: options.Label = None,
+    idempotency_key: Key = None,
+    output: Output = Format.table,
+) -> None:
+    """Create a job from a file, from options, or from a file with options in place of some of it."""
+    schedule = options.schedule_of(cron, timezone, every, at)
+    if now:
+        if schedule:
+            raise Misuse("--now goes without --cron, --every and --at.")
+        schedule = {"type": "immediate"}
+    body = options.definition_of(
+        file=file,
+        name=name,
+        job_type=job_type,
+        schedule=schedule,
+        payload=payload,
+        priority=priority,
+        labels=options.labels_of(label),
+    )
+    if not body:
+        raise Misuse(
+            "Say what to create: -f FILE, or a name with --job-type and --cron, --every, --at or --now."
+        )
+    print_object(connect().post("/jobs", body, key=idempotency_key), output=output)
+
+
+@app.command()
+def edit(
+    job: JobReference,
+    file: options.File = None,
+    name: Annotated[str | None, typer.Option(help="Rename it.")] = None,
+    job_type: options.JobType = None,
+    cron: options.Cron = None,
+    timezone: options.Timezone = None,
+    every: options.Every = None,
+    at: options.At = None,
+    payload: options.Payload = None,
+    priority: options.Priority = None,
+    label: options.Label = None,
+    if_match: IfMatch = None,
+    output: Output = Format.table,
+) -> None:
+    """Change parts of a job (JSON merge patch); refused if somebody edits it meanwhile."""
+    changes = options.definition_of(
+        file=file,
+        name=name,
+        job_type=job_type,
+        schedule=options.schedule_of(cron, timezone, every, at),
+        payload=payload,
+        priority=priority,
+        labels=options.labels_of(label),
+    )
+    if not changes:
+        raise Misuse("Say what to change: -f FILE with the fields to change, or options.")
+    client = connect()
+    found = find_job(client, job, fields="id,version")
+    headers = {"If-Match": f'"{found["version"] if if_match is None else if_match}"'}
+    print_object(client.send("PATCH", f"/jobs/{found['id']}", changes, headers=headers).json(), output=output)
+
+
+def _act(job: str, verb: str, output: Format) -> None:
+    client = connect()
+    print_object(client.post(f"/jobs/{job_id(client, job)}/{verb}"), output=output)
+
+
+@app.command()
+def pause(job: JobReference, output: Output = Format.table) -> None:
+    """Start nothing more of a job until it is resumed."""
+    _act(job, "pause", output)
+
+
+@app.command()
+def resume(job: JobReference, output: Output = Format.table) -> None:
+    """Let a paused job go on from now."""
+    _act(job, "resume", output)
+
+
+@app.command()
+def cancel(job: JobReference, output: Output = Format.table) -> None:
+    """End a job for good."""
+    _act(job, "cancel", output)
+
+
+@app.command()
+def run(
+    job: JobReference,
+    payload: options.Payload = None,
+    idempotency_key: Key = None,
+    output: Output = Format.table,
+) -> None:
+    """Fire a job now, beside its schedule; prints the trigger."""
+    client = connect()
+    body: dict[str, Any] = {} if payload is None else {"payload": options.read_payload(payload)}
+    print_object(client.post(f"/jobs/{job_id(client, job)}/run", body, key=idempotency_key), output=output)
+
+
+@app.command()
+def delete(job: JobReference, if_match: IfMatch = None) -> None:
+    """Cancel a job and remove it; its history stays."""
+    client = connect()
+    found = find_job(client, job, fields="id,name,version")
+    headers = {"If-Match": f'"{found["version"] if if_match is None else if_match}"'}
+    client.send("DELETE", f"/jobs/{found['id']}", headers=headers)
+    say(f"{found['name']} is deleted.")

@@ -1,0 +1,139 @@
+"""``carillon triggers``, ``dead-letters`` and ``attempts``: firings and what became of them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from carillon.client import connect
+from carillon.commands.definition import JobType
+from carillon.commands.reference import TriggerId, job_id, trigger_path
+from carillon.errors import Misuse
+from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
+
+app = typer.Typer(no_args_is_help=True, help="List triggers; read, cancel and replay one.")
+dead_letters = typer.Typer(no_args_is_help=True, help="List and replay dead letters.")
+COLUMNS = ("scheduled_for", "state", "reason", "attempt_count", "job_type", "job_id", "id")
+ATTEMPT_COLUMNS = (
+    "started_at", "number", "state", "duration_seconds", "error_code", "http_status", "worker", "trigger_id",
+)  # fmt: skip
+MOST_IDS = 1000
+OfJob = Annotated[str | None, typer.Option("--job", help="A job's name or id.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Such as exhausted.")]
+After = Annotated[str | None, typer.Option("--after", help="Scheduled for this instant or later (RFC 3339).")]
+Before = Annotated[str | None, typer.Option("--before", help="Scheduled for before this instant.")]
+
+
+@app.command("list")
+def list_triggers(
+    job: OfJob = None,
+    state: Annotated[str | None, typer.Option(help="Such as running or retrying.")] = None,
+    reason: Reason = None,
+    job_type: JobType = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 50,
+    everything: All = False,
+    output: Output = Format.table,
+) -> None:
+    """List triggers, newest first."""
+    _list(
+        "/triggers", job, limit, everything, output, state=state, **_filter(reason, job_type, after, before)
+    )
+
+
+@app.command()
+def get(trigger: TriggerId, output: Output = Format.table) -> None:
+    """Show one trigger."""
+    print_object(connect().get(trigger_path(trigger)), output=output)
+
+
+@app.command()
+def cancel(trigger: TriggerId, output: Output = Format.table) -> None:
+    """Cancel a waiting trigger, or ask a running one to stop."""
+    print_object(connect().post(f"{trigger_path(trigger)}/cancel"), output=output)
+
+
+@app.command()
+def replay(trigger: TriggerId, output: Output = Format.table) -> None:
+    """Send an ended trigger through once more, under its old idempotency key."""
+    print_object(connect().post(f"{trigger_path(trigger)}/replay"), output=output)
+
+
+@dead_letters.command("list")
+def list_dead_letters(
+    job: OfJob = None,
+    reason: Reason = None,
+    job_type: JobType = None,
+    after: After = None,
+    before: Before = None,
+    limit: Limit = 50,
+    everything: All = False,
+    output: Output = Format.table,
+) -> None:
+    """List dead letters, newest first."""
+    _list("/dead-letters", job, limit, everything, output, **_filter(reason, job_type, after, before))
+
+
+@dead_letters.command("replay")
+def replay_dead_letters(
+    triggers: Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")] = None,
+    job: OfJob = None,
+    reason: Reason = None,
+    job_type: JobType = None,
+    after: After = None,
+    before: Before = None,
+    everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Replay the dead letters that are named, those that match, or --all."""
+    wanted = {
+        name: value for name, value in _filter(reason, job_type, after, before).items() if value is not None
+    }
+    ways = [bool(triggers), bool(wanted or job), everything]
+    if sum(ways) != 1:
+        raise Misuse("Name triggers, or give filters, or --all: one of the three.")
+    if triggers and len(triggers) > MOST_IDS:
+        raise Misuse(f"At most {MOST_IDS} triggers at once.")
+    client = connect()
+    if job is not None:
+        wanted["job"] = job_id(client, job)
+    answer = client.post("/dead-letters/replay", {"ids": triggers} if triggers else {"filter": wanted})
+    if output is Format.table:
+        say(f"{answer['replayed']} replayed.")
+    else:
+        print_object(answer, output=output)
+
+
+def attempts(
+    job: OfJob = None,
+    trigger: Annotated[str | None, typer.Option(help="A trigger's id.")] = None,
+    limit: Limit = 50,
+    everything: All = False,
+    output: Output = Format.table,
+) -> None:
+    """List the attempts of one job or one trigger, newest first."""
+    if (job is None) == (trigger is None):
+        raise Misuse("Give --job or --trigger.")
+    client = connect()
+    of = f"/jobs/{job_id(client, job)}" if job is not None else trigger_path(str(trigger))
+    rows = client.rows(f"{of}/attempts", limit=None if everything else limit + 1)
+    print_rows(page_of(rows, limit=limit, everything=everything), ATTEMPT_COLUMNS, output=output)
+
+
+def _filter(
+    reason: str | None, job_type: str | None, after: str | None, before: str | None
+) -> dict[str, str | None]:
+    return {
+        "reason": reason,
+        "job_type": job_type,
+        "scheduled_for_after": after,
+        "scheduled_for_before": before,
+    }
+
+
+def _list(path: str, job: str | None, limit: int, everything: bool, output: Format, **filters: Any) -> None:
+    client = connect()
+    if job is not None:
+        filters["job"] = job_id(client, job)
+    rows = client.rows(path, limit=None if everything else limit + 1, **filters)
+    print_rows(page_of(rows, limit=limit, everything=everything), COLUMNS, output=output)

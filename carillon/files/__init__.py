@@ -1,0 +1,1 @@
+"""Job definitions in files: reading them with their line numbers, comparing and applying them."""

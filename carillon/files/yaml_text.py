@@ -1,0 +1,104 @@
+"""YAML in and out.
+
+Only what YAML 1.2 reads as a number, a truth value or nothing is one: ``no``, ``on``, ``12:30``, ``0755`` and dates
+stay the text they look like. Keys that come twice are refused. What ``dump`` writes is read back the same.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from carillon.errors import Misuse
+
+Path = tuple[str | int, ...]
+_DEEPEST = 100
+
+
+class Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} comes twice", key.start_mark
+                )
+            seen.add(key.value)
+        return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
+
+
+for _tag, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", "[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?[0-9]+\.[0-9]*([eE][-+][0-9]+)?", "-+0123456789"),
+    ("merge", "<<", "<"),
+):
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def dump(document: Any) -> str:
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text.removesuffix("...\n")
+
+
+def load(text: str, *, source: str) -> Iterator[tuple[Any, yaml.Node]]:
+    """The documents of ``text``, each with the node that knows its lines.
+
+    Raises ``Misuse`` naming ``source`` and the line.
+    """
+    loader = None
+    try:
+        loader = Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            yield loader.construct_document(node), node
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        raise Misuse(f"{place}: not YAML: {_advice(error)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Misuse(f"{source}: not YAML: {str(error).splitlines()[0]}") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def line_of(node: yaml.Node, path: Sequence[str | int]) -> int:
+    """The line of what ``path`` leads to, from 1; of the nearest there is on the way otherwise."""
+    line = node.start_mark.line
+    for step in path:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            found = (node.value[step], node.value[step])
+        if found is None:
+            break
+        line, node = found[0].start_mark.line, found[1]
+    return int(line) + 1
+
+
+def path_of(field: str) -> Path:
+    """``retry_policy.delays_seconds[2]`` as steps."""
+    return tuple(int(step) if step.isdigit() else step for step in re.split(r"[.\[\]]+", field) if step)
+
+
+def _advice(error: yaml.MarkedYAMLError) -> str:
+    problem = str(error.problem or error.context)
+    if "alias" in f"{problem} {error.context}":
+        return f"{problem}; an expression that begins with * needs quotes."
+    if "'@'" in problem or "'%'" in problem:
+        return f"{problem}; a text that begins so needs quotes."
+    return f"{problem}."

@@ -1,0 +1,125 @@
+"""Printing: results to standard output as a table, JSON or YAML; everything else to standard error.
+
+What came from the server may have been written by anybody: control characters are shown, never sent to the terminal.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from carillon.files.yaml_text import dump
+
+T = TypeVar("T")
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print what comes back.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows; pages are followed.")]
+All = Annotated[bool, typer.Option("--all", help="Every row, however many.")]
+
+
+def shown(value: object) -> str:
+    """``value`` in one cell, with nothing in it that a terminal would obey."""
+    match value:
+        case None:
+            text = ""
+        case bool() | dict() | list():
+            text = json.dumps(value, ensure_ascii=False)
+        case _:
+            text = str(value)
+    return "".join(
+        character
+        if character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        else f"\\u{ord(character):04x}"
+        for character in text
+    )
+
+
+def stdout() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def say(*lines: str) -> None:
+    """To standard error, for people."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text(shown(line)))
+
+
+def write(text: str) -> None:
+    """To standard output as it is, for programs."""
+    typer.echo(text, nl=not text.endswith("\n"))
+
+
+def print_rows(rows: Iterable[dict[str, Any]], columns: Sequence[str], *, output: Format) -> None:
+    """A list; ``columns`` are those of the table, while JSON and YAML have all."""
+    if output is not Format.table:
+        print_document(list(rows), output=output)
+        return
+    table = Table(*(column.replace("_", " ") for column in columns), box=None, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(shown(row.get(column))) for column in columns))
+    _print_table(table)
+
+
+def print_object(thing: dict[str, Any], *, output: Format) -> None:
+    """One object; as a table a row for each field."""
+    if output is not Format.table:
+        print_document(thing, output=output)
+        return
+    table = Table(box=None, show_header=False)
+    for name, value in thing.items():
+        text = dump(value).rstrip() if isinstance(value, dict | list) and value else shown(value)
+        table.add_row(Text(shown(name), style="bold"), Text(shown(text)))
+    _print_table(table)
+
+
+def print_document(document: Any, *, output: Format) -> None:
+    if output is Format.json:
+        write(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        write(dump(document))
+
+
+def _print_table(table: Table) -> None:
+    """In a pipe nothing is cut off or wrapped: rows stay lines."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        for column in table.columns:
+            column.no_wrap = True
+        console = Console(highlight=False, width=10_000)
+        with console.capture() as capture:
+            console.print(table)
+        write("\n".join(line.rstrip() for line in capture.get().splitlines()))
+        return
+    console.print(table)
+
+
+def progress(items: Sequence[T], label: str) -> Iterable[T]:
+    """``items``, with a bar on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal or len(items) < 2:
+        return items
+    return track(items, description=label, console=console, transient=True)
+
+
+def page_of(rows: Iterable[dict[str, Any]], *, limit: int, everything: bool) -> list[dict[str, Any]]:
+    """The rows to be printed; says so when there are more. ``rows`` must be asked for one more than ``limit``."""
+    found = list(rows)
+    if not everything and len(found) > limit:
+        say(f"There are more than {limit}: --limit N or --all shows them.")
+        return found[:limit]
+    return found

@@ -1,0 +1,1 @@
+"""The command line, against the API as it is."""
