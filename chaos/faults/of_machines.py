@@ -15,6 +15,7 @@ from chaos.stage.proxy import Weather
 
 STANDBY_SECONDS = 60.0
 WRITING_SECONDS = 1.0
+EARLY_SECONDS = 3.0
 #: What a standby lacks that nobody waits for, when its server is lost: more than any would on one machine.
 BEHIND_SECONDS = 0.5
 PROBE_SECONDS = 0.5
@@ -35,8 +36,15 @@ class Failover(Fault):
     def aim(self, strike: int) -> str:
         self._strike = strike
         self._acknowledged: list[int] = []
+        self._early = self.rng.random() < 0.5
         how = "which has every commit" if self.synchronous else f"which is {BEHIND_SECONDS:g} s behind"
-        return f"Postgres lost for good; after {self.hold_seconds:g} s its standby, {how}, is promoted"
+        late = f", {EARLY_SECONDS:g} s after all have been pointed there" if self._early else ""
+        return f"Postgres lost for good; after {self.hold_seconds:g} s its standby, {how}, is promoted{late}"
+
+    def _point(self) -> None:
+        """Let every process find the standby where the server was."""
+        database = self.cluster.database
+        self.cluster.proxies.point("postgres", database.standby_socket or database.socket)
 
     def _write(self, url: str) -> None:
         try:
@@ -65,8 +73,11 @@ class Failover(Fault):
         writer.join()
 
     def heal(self) -> None:
+        if self._early:  # who moves the address is not always who promotes: until then it takes no writes
+            self._point()
+            self.cluster.wait(EARLY_SECONDS)
         self.cluster.database.promote()
-        self.cluster.proxies.point("postgres", self.cluster.database.socket)
+        self._point()
         self.cluster.proxies.set("standby", "upstream", Weather())
         self.cluster.proxies.cut("standby", "upstream")
         rows = self.cluster.query(f"SELECT n FROM chaos_written WHERE strike = {self._strike}")

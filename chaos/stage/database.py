@@ -35,7 +35,11 @@ class Database:
 
     @property
     def socket(self) -> str:
-        return str(paths._socket_base(self.server.data_dir) / "postgres" / paths.POSTGRES_SOCKET)
+        return _socket(self.server)
+
+    @property
+    def standby_socket(self) -> str | None:
+        return _socket(self.standby) if self.standby else None
 
     def start(self) -> None:
         self.server.start()
@@ -96,6 +100,10 @@ class Database:
         server = EmbeddedPostgres(data_dir=data_dir)
         server.log = self._log.with_name(f"postgres{self._generation}.log")
         return server
+
+
+def _socket(server: EmbeddedPostgres) -> str:
+    return str(paths._socket_base(server.data_dir) / "postgres" / paths.POSTGRES_SOCKET)
 
 
 def _copy(standby: EmbeddedPostgres, *, port: int) -> None:
