@@ -1,10 +1,13 @@
 """Claim: who gets what, and what a pull worker is told of it."""
 
+import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jobs.api.work.exchange import _hangs_up
 from jobs.models import Worker
 from tests.engine.conftest import Broker
 from tests.factories import (
@@ -105,6 +108,20 @@ class TestClaim:
         response = service.post("/worker/claim", {"worker": "w1", "job_types": [TYPE]})
         assert response.status_code == 403
         assert "worker" in response.json()["detail"]
+
+
+class TestACallerThatHangsUp:
+    def test_is_noticed_where_the_server_shows_its_socket(self) -> None:
+        ours, theirs = socket.socketpair()
+        gone = _hangs_up(SimpleNamespace(META={"gunicorn.socket": ours}))  # type: ignore[arg-type]
+        assert not gone()
+        theirs.close()
+        assert gone()
+        ours.close()
+        assert gone()
+
+    def test_is_not_suspected_elsewhere(self) -> None:
+        assert not _hangs_up(SimpleNamespace(META={}))()  # type: ignore[arg-type]
 
 
 class TestDispatch:
