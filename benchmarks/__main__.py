@@ -12,7 +12,7 @@ from benchmarks.progress import Progress
 from benchmarks.punctuality import herd, lag, outage
 from benchmarks.report import Report
 from benchmarks.sharing import fairness
-from benchmarks.speed import schedules, throughput, webhook
+from benchmarks.speed import creation, schedules, throughput, webhook
 from benchmarks.stage import BenchError, Stage
 
 BENCHES: dict[str, Callable[..., Report]] = {
@@ -23,6 +23,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "fairness": fairness.measure,
     "outage": outage.measure,
     "schedules": schedules.measure,
+    "creation": creation.measure,
     "scale": registry.measure,
     "history": history.measure,
 }
