@@ -5,7 +5,8 @@ import signal
 from chaos.faults.fault import Fault
 from chaos.stage.processes import Actor, signalled
 
-RESTART_PATIENCE_SECONDS = 30.0
+#: A worker that was asked to end may take a lease for what it has in hand.
+RESTART_PATIENCE_SECONDS = 60.0
 
 
 class Killed(Fault):

@@ -6,7 +6,13 @@ from datetime import datetime
 
 from chaos.history import JobMade, Ledger
 from chaos.judge.case import Case, Delivery, Firing
-from chaos.judge.limits import CLAIMED_SECONDS, EARLY_SECONDS, FINISH_SECONDS, POISON_CRASHES
+from chaos.judge.limits import (
+    CLAIMED_SECONDS,
+    EARLY_SECONDS,
+    FINISH_SECONDS,
+    POISON_CRASHES,
+    TOLERANCE_SECONDS,
+)
 from chaos.judge.verdict import Breach
 
 #: Overlap policies under which a firing may come to nothing, and the ledger's words for it.
@@ -48,6 +54,8 @@ def _excuse(case: Case, job: JobMade, at: datetime, deliveries: list[Delivery]) 
     state = (entry.state, entry.reason) if entry else _ranged(case, job, at)
     until = max([instant + _LIFE_SECONDS, *(d.ended_at for d in deliveries if d.ended_at < case.closed_at)])
     troubled = bool(case.faulty(instant, until, after=0.0) or case.faulty(instant, instant))
+    if not deliveries and _in_line(case, job, instant):
+        return "in line behind earlier ones when the log was read"
     dropping = _DROPPING.get(job.overlap_policy, set())
     if dropping and (state is None or state in dropping):
         others = [life for life in case.lives(job.job_id) if life[0] != instant]
@@ -67,6 +75,15 @@ def _excuse(case: Case, job: JobMade, at: datetime, deliveries: list[Delivery]) 
     if troubled and state is not None and state[0] == "dead" and deliveries:
         return "buried: a fault cost it its last attempt"
     return ""
+
+
+def _in_line(case: Case, job: JobMade, instant: float) -> bool:
+    """Whether a firing that waits for the earlier ones of its job still did: those were at work, and none after it."""
+    if job.overlap_policy != "queue":
+        return False
+    lives = case.lives(job.job_id)
+    moving = any(start < instant and end >= case.closed_at - TOLERANCE_SECONDS for start, end in lives)
+    return moving and not any(start > instant for start, _ in lives)
 
 
 def _ranged(case: Case, job: JobMade, at: datetime) -> tuple[str, str] | None:
@@ -95,15 +112,16 @@ def unrecorded(case: Case) -> Iterator[Breach]:
             if not recorded:
                 detail = "neither a trigger nor a range of skipped firings"
                 yield Breach(kind="unrecorded", at=at.timestamp(), job=job.name, detail=detail)
-            elif entry and unfinished and _ought_to_have_ended(case, job, at):
+            elif entry and unfinished and not _may_wait(case, job, at):
                 detail = f"still {entry.state}, fence {entry.fence}, {entry.attempts} attempts"
                 yield Breach(kind="unfinished", at=at.timestamp(), job=job.name, detail=detail)
     yield from _changed_ends(case)
 
 
-def _ought_to_have_ended(case: Case, job: JobMade, at: datetime) -> bool:
-    """Whether even a firing that had to wait in line would be over: a queue may be long, and is not lost."""
-    return job.overlap_policy != "queue" or not case.firings.get((job.job_id, at))
+def _may_wait(case: Case, job: JobMade, at: datetime) -> bool:
+    """Whether it had to wait in line for so long that it need not be over yet: a queue may be long, and is not lost."""
+    begun = bool(case.firings.get((job.job_id, at)))
+    return job.overlap_policy == "queue" and (begun or _in_line(case, job, at.timestamp()))
 
 
 def _changed_ends(case: Case) -> Iterator[Breach]:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from chaos.history import Audited, Called, Died, Effect, Ended, Ledger, Range
+from chaos.history import Audited, Called, Died, Effect, Ended, Ledger, Range, Started
 from tests.chaos.histories import (
     CLOSED,
     START,
@@ -81,6 +81,18 @@ class TestLost:
     def test_catches_one_that_was_dropped_though_nothing_was_under_way(self):
         job = a_job(overlap_policy="skip", seconds=1)
         assert kinds(without(a_run(job), delivered_at(firing(3)))) == {"lost"}
+
+    def test_lets_a_firing_wait_in_line_while_the_line_moves(self):
+        job = a_job(overlap_policy="queue", every=5, seconds=4)
+        line = without(a_run(job), lambda r: getattr(r, "scheduled_for", START) >= firing(5, every=5))
+        # Each of the first four begins 10 s after the one before it; the fourth is at work as the log is read.
+        line = [r for r in line if not isinstance(r, Started | Ended)]
+        for n in range(1, 5):
+            line += executed(job, firing(n, every=5), late=10.0 * n, seconds=4 if n < 4 else 8)
+        assert judged([*line, *executed(job, firing(5, every=5), late=31)]).passed
+        # One that was passed over is lost, however long the line.
+        skipped = without(line, delivered_at(firing(3, every=5)))
+        assert "lost" in kinds(skipped)
 
     def test_catches_one_that_the_ledger_buried_in_calm(self):
         records = without(a_run(JOB), delivered_at(firing(2)))
