@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos import history
@@ -94,16 +94,35 @@ def run(
         small_disk=DiskFull in faults,
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
-        _make_load(cluster, caller, profile, rng, say)
-        cluster.wait(profile.warm_up_seconds)
-        journal.note(Began(at=time.time(), seed=seed, profile=name, faults=[f.number for f in faults]))
-        with caller.busy(random.Random(rng.random())):
-            say("calm")
-            cluster.wait(profile.calm_seconds)
-            for kind in faults:
-                _strike(kind(cluster, caller, rng), cluster, long=profile.long, say=say)
-        _quiet(cluster, profile, say=say)
-        return _read(cluster, caller, directory, look_seconds=profile.look_seconds, say=say)
+        began = Began(at=0, seed=seed, profile=name, faults=[kind.number for kind in faults])
+        try:
+            _load_and_strike(cluster, caller, profile, began, faults, rng=rng, say=say)
+            return _read(cluster, caller, directory, look_seconds=profile.look_seconds, say=say)
+        except StageError:
+            # What was seen until then can be judged all the same.
+            history.write(directory / "history.jsonl", _so_far(cluster))
+            raise
+
+
+def _load_and_strike(
+    cluster: Cluster,
+    caller: Caller,
+    profile: Profile,
+    began: Began,
+    faults: Sequence[type[Fault]],
+    *,
+    rng: random.Random,
+    say: Callable[[str], None],
+) -> None:
+    _make_load(cluster, caller, profile, rng, say)
+    cluster.wait(profile.warm_up_seconds)
+    cluster.journal.note(replace(began, at=time.time()))
+    with caller.busy(random.Random(rng.random())):
+        say("calm")
+        cluster.wait(profile.calm_seconds)
+        for kind in faults:
+            _strike(kind(cluster, caller, rng), cluster, long=profile.long, say=say)
+    _quiet(cluster, profile, say=say)
 
 
 def _make_load(

