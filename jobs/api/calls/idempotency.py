@@ -7,7 +7,6 @@ last a day. Whoever comes while the first is at work is sent away with 409, and 
 422. An answer 5xx is never kept, for it says nothing of what is to come.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.crypto import salted_hmac
 from rest_framework.exceptions import APIException
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
@@ -94,11 +94,14 @@ def read_key(request: Request) -> str:
 
 
 def _fingerprint(request: Request) -> bytes:
-    """Of what is asked for: the same whatever the order of a body's keys. Raises ``InvalidInput`` for no JSON."""
+    """Of what is asked for: the same whatever the order of a body's keys. Raises ``InvalidInput`` for no JSON.
+
+    Keyed, because a body may be as easy to guess as a secret that people chose.
+    """
     body = json.dumps(request.data, sort_keys=True, separators=(",", ":"))
     conditions = [request.headers.get(name, "") for name in ("If-Match", "If-None-Match")]
     asked = (request.method, request.get_full_path(), *conditions, body)
-    return hashlib.sha256(json.dumps(asked).encode()).digest()
+    return salted_hmac("jobs.api.calls.idempotency", json.dumps(asked), algorithm="sha256").digest()
 
 
 def _attempt(view: "Endpoint", handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Response:

@@ -6,7 +6,7 @@ from django.db import models
 class Answer(models.Model):
     """Written by the transaction of the call itself: there is an answer exactly if what it speaks of was done.
 
-    ``fingerprint`` is the SHA-256 of method, path and body: of what was sent nothing else is kept. ``body`` is what
+    ``fingerprint`` is a keyed digest of method, path and body: of what was sent nothing else is kept. ``body`` is what
     was answered, without what is shown only once.
     """
 
