@@ -101,6 +101,10 @@ class EngineSettings(BaseSettings):
         8, ge=1, le=1000, description="Requests a web process lets wait at once for work or events."
     )
 
+    # API
+    api_rate_per_second: int = Field(1000, ge=0, le=1_000_000, description="Calls of one key; 0: no limit.")
+    api_rate_burst: int = Field(5000, ge=1, le=10_000_000, description="Calls of one key at once.")
+
     # Handlers
     handler_modules: Names = Field(default=(), description="Modules whose import registers job types.")
     webhook_allow_networks: Networks = Field(

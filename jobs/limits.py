@@ -48,6 +48,15 @@ class Grant(NamedTuple):
     retry_after_seconds: float
 
 
+class Standing(NamedTuple):
+    """How a bucket stands after one more was counted: ``remaining`` at once, and full after ``reset_after_seconds``."""
+
+    limited: bool
+    remaining: int
+    reset_after_seconds: float
+    retry_after_seconds: float
+
+
 def tenant_bucket(tenant_id: int, per_second: int | None, burst: int | None) -> Bucket | None:
     """A tenant's limit by its quotas; None when it has none."""
     return Bucket(f"tenant:{tenant_id}", per_second, burst or per_second) if per_second else None
@@ -89,6 +98,15 @@ class Buckets:
             self.let_through += wanted
             return Grant(wanted, 0.0)
         return grant
+
+    def count(self, bucket: Bucket) -> Standing | None:
+        """Take one token if there is one; None while Redis cannot be asked."""
+        return self._ask(lambda: self._count(bucket))
+
+    def _count(self, bucket: Bucket) -> Standing:
+        answer = self._limiter(bucket).limit(bucket.key)
+        state = answer.state
+        return Standing(answer.limited, int(state.remaining), state.reset_after, state.retry_after)
 
     def _take(self, bucket: Bucket, wanted: int) -> Grant:
         limiter = self._limiter(bucket)

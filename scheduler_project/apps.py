@@ -1,7 +1,27 @@
+"""The project as an app, and what ``manage.py check --deploy`` asks beside Django's own questions."""
+
+from typing import Any
+
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import Tags, Warning, register
 
 
 class SchedulerProjectConfig(AppConfig):
     """Registered so that ``manage.py up`` is found here."""
 
     name = "scheduler_project"
+
+
+@register(Tags.security, deploy=True)
+def sealing_keys_are_given(**_: Any) -> list[Warning]:
+    """Secrets sealed under a key that comes from ``SECRET_KEY`` are lost when that is changed."""
+    if settings.PLATFORM.encryption_keys:
+        return []
+    return [
+        Warning(
+            "CARILLON_ENCRYPTION_KEYS is not set: secrets are sealed under a key derived from SECRET_KEY.",
+            hint="Set it to the output of `openssl rand -base64 32`, then run manage.py rekey.",
+            id="carillon.W001",
+        )
+    ]

@@ -17,9 +17,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-from tenants.clock import DatabaseNow
+from tenants.clock import DatabaseNow, database_now
 from tenants.models import EARLIEST, LATEST, RANGES, ApiKey, Tenant
-from tenants.vault.signing import rotate_signing_secret
+from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate_signing_secret
 
 #: What of a tenant may change. Services and receivers know it by its slug.
 CHANGEABLE = ("name", "status", "require_if_match", "all_events", *RANGES)
@@ -64,7 +64,12 @@ def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
 
 
 def create_api_key(
-    *, tenant: Tenant, name: str, scopes: Iterable[str], expires_at: datetime | None = None
+    *,
+    tenant: Tenant,
+    name: str,
+    scopes: Iterable[str],
+    expires_at: datetime | None = None,
+    rate_per_second: int | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its text, which nobody can learn again.
 
@@ -84,10 +89,37 @@ def create_api_key(
         secret_hash=_digest(secret),
         scopes=wanted,
         expires_at=expires_at,
+        rate_per_second=rate_per_second,
     )
     key.full_clean()
     key.save(force_insert=True)
     return key, f"ck_{prefix}_{secret}"
+
+
+def rotate_api_key(*, key: ApiKey, overlap: timedelta = DEFAULT_OVERLAP) -> tuple[ApiKey, str]:
+    """Create a key like ``key`` in its place, and let that expire after ``overlap``; returns the new one and its text.
+
+    Raises ``ValidationError`` for a key that is revoked or has expired, and for an overlap over 30 days.
+    """
+    if not timedelta() <= overlap <= LONGEST_OVERLAP:
+        raise ValidationError(
+            {"overlap_seconds": f"Must be from 0 to {LONGEST_OVERLAP.total_seconds():.0f}."}
+        )
+    with transaction.atomic():
+        present = ApiKey.objects.select_for_update().select_related("tenant").get(id=key.id)
+        now = database_now()
+        if present.revoked_at or (present.expires_at and present.expires_at <= now):
+            raise ValidationError({"key": "Is revoked or has expired; create another instead."})
+        successor, text = create_api_key(
+            tenant=present.tenant,
+            name=present.name,
+            scopes=present.scopes,
+            expires_at=present.expires_at,
+            rate_per_second=present.rate_per_second,
+        )
+        present.expires_at = min(present.expires_at or LATEST, now + overlap)
+        present.save(update_fields=["expires_at"])
+    return successor, text
 
 
 def revoke_api_key(*, key: ApiKey) -> ApiKey:

@@ -24,7 +24,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from tenants.actions import create_api_key, create_tenant, revoke_api_key, update_tenant
+from tenants.actions import create_api_key, create_tenant, revoke_api_key, rotate_api_key, update_tenant
 from tenants.models import RANGES, ApiKey, Secret, Tenant, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
@@ -82,7 +82,10 @@ class ApiKeyForm(CreatingForm):
     )
 
     def create(self) -> ApiKey:
-        given = {name: self.cleaned_data[name] for name in ("tenant", "name", "scopes", "expires_at")}
+        given = {
+            name: self.cleaned_data[name]
+            for name in ("tenant", "name", "scopes", "expires_at", "rate_per_second")
+        }
         key, self.token = create_api_key(**given)
         return key
 
@@ -179,10 +182,20 @@ class ApiKeyAdmin(AccessAdmin):
     list_select_related = ("tenant",)
     search_fields = ("prefix__startswith", "name", "tenant__slug")
     autocomplete_fields = ("tenant",)
-    actions_detail = ("revoke",)
-    add_fieldsets = ((None, {"fields": ("tenant", "name", "scopes", "expires_at")}),)
+    actions_detail = ("rotate", "revoke")
+    add_fieldsets = ((None, {"fields": ("tenant", "name", "scopes", "expires_at", "rate_per_second")}),)
     fieldsets = (
-        (None, {"fields": (("key", "name"), ("tenant", "scope_list"), ("created", "expires"))}),
+        (
+            None,
+            {
+                "fields": (
+                    ("key", "name"),
+                    ("tenant", "scope_list"),
+                    ("created", "expires"),
+                    ("rate_per_second",),
+                )
+            },
+        ),
         ("Use", {"fields": (("last_used", "revoked"),)}),
     )
 
@@ -208,6 +221,30 @@ class ApiKeyAdmin(AccessAdmin):
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
         key = self.get_object(request, object_id)
         return super().get_actions_detail(request, object_id) if key and not key.revoked_at else []
+
+    @action(
+        description="Rotate",
+        permissions=["operate"],
+        icon="autorenew",
+        dialog=ActionDialog(
+            title="Rotate?",
+            description="Makes another key like this one, and lets this one expire in a day.",
+            form_class=BaseDialogForm,
+            form_submit_text="Rotate",
+        ),
+    )
+    def rotate(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        key = self.get_object(request, object_id)
+        if key is None:
+            raise Http404
+        try:
+            successor, text = rotate_api_key(key=key)
+        except ValidationError as error:
+            messages.error(request, " ".join(error.messages))
+            return back_to(request, reverse("admin:tenants_apikey_change", args=[key.pk]))
+        self.log_change(request, key, f"Rotated: {successor} takes its place.")
+        messages.warning(request, f"The new key: {text}: copy it now, for it is shown this once.")
+        return back_to(request, reverse("admin:tenants_apikey_change", args=[successor.pk]))
 
     @action(
         description="Revoke",

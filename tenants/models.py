@@ -160,6 +160,12 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     secret_hash = models.CharField(max_length=128, editable=False)
     scopes = models.JSONField(default=list)
+    rate_per_second = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=between(1, 1_000_000),
+        help_text="API calls a second; empty: as the settings say.",
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

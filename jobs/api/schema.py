@@ -10,7 +10,7 @@ from jobs.api.problems import MEDIA_TYPE
 from jobs.api.serializers import ProblemSerializer
 
 F = TypeVar("F", bound=Callable[..., Any])
-_ALWAYS = (400, 401, 403, 503)
+_ALWAYS = (400, 401, 403, 429, 503)
 _OF_WRITES = (409, 422)
 _MEANING = {
     400: "Malformed: `errors` names each field.",
@@ -23,6 +23,7 @@ _MEANING = {
     415: "The body is not JSON.",
     422: "The `Idempotency-Key` was sent with another request.",
     428: "Your tenant asks for `If-Match`, and there was none.",
+    429: "Too many calls with this key; try again after `Retry-After` seconds. `RateLimit` tells how you stand.",
     503: "The database is away; try again after `Retry-After` seconds.",
 }
 ETAG = OpenApiParameter(

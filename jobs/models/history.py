@@ -20,7 +20,10 @@ class JobVersion(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="versions", db_index=False)
+    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, related_name="versions", db_index=False, db_constraint=False
+    )
     tenant_id = models.BigIntegerField()
     version = models.PositiveIntegerField()
     status = models.CharField(max_length=16)
@@ -47,7 +50,10 @@ class SkippedRange(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="skipped_ranges", db_index=False)
+    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, related_name="skipped_ranges", db_index=False, db_constraint=False
+    )
     tenant_id = models.BigIntegerField()
     job_version = models.PositiveIntegerField()
     from_at = models.DateTimeField()
@@ -121,7 +127,10 @@ class CatchUp(models.Model):
         BACKFILL = "backfill"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="catch_ups", db_index=False)
+    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, related_name="catch_ups", db_index=False, db_constraint=False
+    )
     tenant_id = models.BigIntegerField()
     job_version = models.PositiveIntegerField()
     origin = models.CharField(max_length=16, choices=Origin.choices)

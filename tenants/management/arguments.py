@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from tenants.models import RANGES, Tenant
+from tenants.models import RANGES, ApiKey, Tenant
 
 #: Quotas that may be lifted altogether.
 _LIFTABLE = ("rate_per_second", "rate_burst")
@@ -38,6 +38,14 @@ def tenant_of(slug: str) -> Tenant:
     if tenant is None:
         raise CommandError(f"There is no tenant {slug!a}.")
     return tenant
+
+
+def key_of(prefix: str) -> ApiKey:
+    """The API key of that prefix, with or without ``ck_``. Raises ``CommandError``."""
+    key = ApiKey.objects.filter(prefix=prefix.removeprefix("ck_").partition("_")[0]).first()
+    if key is None:
+        raise CommandError("There is no API key of this prefix.")
+    return key
 
 
 def complaints(error: ValidationError) -> str:

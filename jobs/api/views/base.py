@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from jobs.api.calls import idempotency
+from jobs.api.calls import idempotency, rates
 from jobs.api.filters import ListFilter
 from jobs.core.errors import InvalidInput
 from tenants.models import Tenant
@@ -39,6 +39,7 @@ class Endpoint(GenericAPIView[Any]):
     filterset_class: type[ListFilter] | None = None
     sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
     pagination_class: Any = None
+    throttle_classes = (rates.KeyRate,)
 
     @property
     def tenant(self) -> Tenant:
@@ -63,6 +64,14 @@ class Endpoint(GenericAPIView[Any]):
             verb = str(request.method).lower()
             handler = getattr(self, verb, self.http_method_not_allowed)
             setattr(self, verb, idempotency.once(self, handler))
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        rates.note(self.request, answer)
+        # What a browser is shown as a page of ours runs nothing, and nothing keeps it.
+        answer.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+        answer.headers.setdefault("Cache-Control", "no-store")
+        return answer
 
     def known_parameters(self) -> tuple[str, ...]:
         if self.request.method not in SAFE_METHODS:
