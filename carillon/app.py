@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from carillon.commands import jobs, secrets, service, triggers
+from carillon.commands.apply import apply, diff
+from carillon.commands.imports import import_celery_beat, import_crontab
+from carillon.commands.tail import tail
 from carillon.errors import Failure
 from carillon.output import say, write
 
@@ -26,6 +29,11 @@ app.add_typer(service.explain, name="explain")
 app.command()(service.tenant)
 app.command("job-types")(service.job_types)
 app.add_typer(secrets.app, name="secrets")
+app.command()(apply)
+app.command()(diff)
+app.command()(import_crontab)
+app.command()(import_celery_beat)
+app.command()(tail)
 
 
 def _version(wanted: bool) -> None:

@@ -6,9 +6,9 @@ import typer
 
 from carillon.client import connect
 from carillon.commands import definition as options
-from carillon.commands.reference import JobReference, find_job, job_id
 from carillon.errors import Misuse
 from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
+from carillon.reference import JobReference, find_job, job_id
 
 app = typer.Typer(no_args_is_help=True, help="List, read and write jobs.")
 COLUMNS = ("name", "job_type", "status", "priority", "next_fire_at", "id")

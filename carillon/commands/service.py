@@ -6,9 +6,9 @@ import typer
 
 from carillon.client import connect
 from carillon.commands.definition import At, Cron, Every, Timezone, schedule_of
-from carillon.commands.reference import JobReference, TriggerId, job_id, trigger_path
 from carillon.errors import Misuse
 from carillon.output import Format, Output, print_object, print_rows, write
+from carillon.reference import JobReference, TriggerId, job_id, trigger_path
 
 explain = typer.Typer(no_args_is_help=True, help="Why a job or a trigger waits, or how it ended.")
 _TYPE_COLUMNS = ("name", "pull", "timeout_seconds", "batch_size", "max_in_flight", "description")

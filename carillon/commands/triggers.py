@@ -6,9 +6,9 @@ import typer
 
 from carillon.client import connect
 from carillon.commands.definition import JobType
-from carillon.commands.reference import TriggerId, job_id, trigger_path
 from carillon.errors import Misuse
 from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
+from carillon.reference import TriggerId, job_id, trigger_path
 
 app = typer.Typer(no_args_is_help=True, help="List triggers; read, cancel and replay one.")
 dead_letters = typer.Typer(no_args_is_help=True, help="List and replay dead letters.")

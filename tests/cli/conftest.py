@@ -52,7 +52,7 @@ class ApiAdapter(HTTPAdapter):
             headers={name: str(value) for name, value in request.headers.items() if name != "Content-Length"},
         )
         raw = HTTPResponse(
-            io.BytesIO(response.content),
+            io.BytesIO(b"".join(response.streaming_content) if response.streaming else response.content),
             headers=dict(response.items()),
             status=response.status_code,
             preload_content=False,

@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -34,7 +36,9 @@ from jobs.api.serializers import (
     TriggerSerializer,
 )
 from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput
 from jobs.models import Attempt, Job, SkippedRange, Trigger
+from jobs.store import db
 from jobs.store.history import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
@@ -57,6 +61,13 @@ def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[st
     shown = dict.fromkeys(_COMPUTED) | definition.representation(job)
     shown = {name: value for name, value in shown.items() if wanted is None or name in wanted}
     return shown | {name: compute(job, now=now) for name, compute in _COMPUTED.items() if name in shown}
+
+
+_DRY_RUN = OpenApiParameter(
+    "dry_run",
+    bool,
+    description="Do everything but keep it: the answer is what it would be, and nothing is changed.",
+)
 
 
 class JobsView(Endpoint):
@@ -162,11 +173,23 @@ class JobByNameView(Endpoint):
         request=ReplacementSerializer,
         responses={200: JobSerializer, 201: JobSerializer},
         problems=(404, 412, 428),
-        parameters=[ETAG, IF_MATCH, IF_NONE_MATCH],
+        parameters=[ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
         examples=examples.PUT,
         operation_id="jobs_put_by_name",
     )
     def put(self, request: Request, name: str) -> Response:
+        given = request.query_params.get("dry_run", "false")
+        if given not in ("true", "false"):
+            raise InvalidInput({"dry_run": "Must be true or false."})
+        if given == "false":
+            return self._put(request, name)
+        with db.atomic():
+            shown = self._put(request, name)
+            transaction.set_rollback(True)
+        shown.headers.pop("Location", None)
+        return shown
+
+    def _put(self, request: Request, name: str) -> Response:
         demanded = precondition(request, tenant=self.tenant)
         job, created = actions.put_job(
             tenant=self.tenant,
@@ -176,6 +199,9 @@ class JobByNameView(Endpoint):
             exists=demanded.exists,
         )
         return answer(job, 201 if created else 200)
+
+    def known_parameters(self) -> tuple[str, ...]:
+        return ("dry_run",) if self.request.method == "PUT" else super().known_parameters()
 
 
 class _JobActionView(Endpoint):

@@ -214,3 +214,21 @@ def _somebody_waits() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         return bool(cursor.fetchone()[0])
+
+
+class TestADryRunOfPut:
+    def test_answers_what_it_would_be_and_changes_nothing(self, owner: Caller) -> None:
+        path = "/jobs/by-name/nightly"
+        made = owner.put(f"{path}?dry_run=true", noop_job())
+        assert (made.status_code, made.json()["version"]) == (201, 1)
+        assert "Location" not in made
+        assert jobs_stored() == 0
+        owner.put(path, noop_job())
+        edited = owner.put(f"{path}?dry_run=true", noop_job(priority="high"), **{"Idempotency-Key": "k"})
+        assert (edited.status_code, edited.json()["version"]) == (200, 2)
+        assert owner.get(path).json()["version"] == 1
+
+    def test_refuses_as_the_write_would(self, owner: Caller) -> None:
+        assert faulty_fields(owner.put("/jobs/by-name/a?dry_run=true", {"job_type": "noop"})) == {"schedule"}
+        assert faulty_fields(owner.put("/jobs/by-name/a?dry_run=yes", noop_job(name="a"))) == {"dry_run"}
+        assert faulty_fields(owner.get("/jobs/by-name/a?dry_run=true")) == {"dry_run"}

@@ -1,0 +1,1 @@
+"""The schedules in django-celery-beat's tables, to job definitions of the type ``celery_task``."""
