@@ -48,11 +48,11 @@ class Client:
         self._session.auth = Bearer(key)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        return self.send("GET", path, parameters=parameters).json()
+        return self.send("GET", path, parameters=parameters)
 
     def post(self, path: str, body: Any = None, *, key: str | None = None) -> Any:
         """``key`` is the ``Idempotency-Key``; one is made up without."""
-        return self.send("POST", path, body, headers={"Idempotency-Key": key} if key else None).json()
+        return self.send("POST", path, body, headers={"Idempotency-Key": key} if key else None)
 
     def rows(self, path: str, *, limit: int | None, **parameters: Any) -> Iterator[dict[str, Any]]:
         """The rows of a list, page after page, up to ``limit`` (None: all of them)."""
@@ -76,8 +76,11 @@ class Client:
         *,
         headers: dict[str, str] | None = None,
         parameters: dict[str, Any] | None = None,
-    ) -> requests.Response:
-        """The answer to one request, repeated under one key while nobody answers, or the server asks for it."""
+    ) -> Any:
+        """The JSON of the answer to one request; None where it has no body.
+
+        It is repeated under one key while nobody answers or the server asks for it.
+        """
         headers = {"Accept": "application/json"} | (headers or {})
         if method != "GET":
             headers.setdefault("Idempotency-Key", str(uuid4()))
@@ -96,7 +99,7 @@ class Client:
                 self._give_up(error, last=seconds is None)
             else:
                 if seconds is None or not _asks_to_repeat(answer):
-                    return checked(answer)
+                    return _document(checked(answer))
                 seconds = _seconds_asked_for(answer) or seconds
             pause(seconds or 0.0)
         raise AssertionError("the last try returns or raises")
@@ -117,6 +120,8 @@ class Client:
             raise Misuse(f"{URL} is no address of a server: {error}") from None
         if isinstance(error, requests.exceptions.InvalidHeader):
             raise Misuse(f"{KEY} has characters that no key has.") from None
+        if isinstance(error, requests.exceptions.InvalidJSONError):
+            raise Misuse("Infinite numbers, and those that are none, are no JSON.") from None
         if last or not isinstance(error, requests.ConnectionError | requests.Timeout):
             raise unreachable(self._base, error) from None
 
@@ -139,6 +144,15 @@ def checked(answer: requests.Response) -> requests.Response:
             f"HTTP {answer.status_code} ({kind}) from {answer.url}; that is no answer of Carillon."
         )
     raise Problem(answer.status_code, document)
+
+
+def _document(answer: requests.Response) -> Any:
+    """The JSON of a success. Raises ``Unreachable`` for another page, as of a proxy or of another server."""
+    try:
+        return answer.json() if answer.content else None
+    except ValueError:
+        kind = answer.headers.get("Content-Type", "no type")
+        raise Unreachable(f"{answer.url} answers with {kind}; that is no answer of Carillon.") from None
 
 
 def unreachable(url: str, error: Exception) -> Unreachable:

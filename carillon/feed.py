@@ -91,5 +91,5 @@ class Feed:
                         event = json.loads("\n".join(data))
                         self.place, data = event["id"], []
                         yield event
-            except requests.RequestException as error:
+            except (requests.RequestException, ValueError) as error:
                 raise Unreachable(f"The stream broke: {error}") from None

@@ -57,6 +57,8 @@ def _steps(client: Client, files: list[Path], owner: str | None, prune: bool) ->
     definitions, owner = read_definitions(files, owner=owner)
     if prune and owner is None:
         raise Misuse("--prune needs an owner, whose jobs may be deleted: --owner NAME, or owner: in a file.")
+    if prune and not definitions:
+        raise Misuse(f"The files hold no job; --prune would delete all that {owner} has.")
     steps, refusals = plan(client, definitions)
     if refusals:
         raise Failure(*refusals, "Nothing was changed.")

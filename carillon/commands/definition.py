@@ -57,7 +57,7 @@ def read_payload(given: str) -> Any:
     text = read_text(Path(given[1:])) if given.startswith("@") else given
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Misuse(f"--payload: not JSON: {error}") from None
 
 

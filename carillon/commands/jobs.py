@@ -119,7 +119,7 @@ def edit(
     client = connect()
     found = find_job(client, job, fields="id,version")
     headers = {"If-Match": f'"{found["version"] if if_match is None else if_match}"'}
-    print_object(client.send("PATCH", f"/jobs/{found['id']}", changes, headers=headers).json(), output=output)
+    print_object(client.send("PATCH", f"/jobs/{found['id']}", changes, headers=headers), output=output)
 
 
 def _act(job: str, verb: str, output: Format) -> None:

@@ -42,7 +42,7 @@ def set_secret(name: Name, output: Output = Format.table) -> None:
         value = value.removesuffix("\n").removesuffix("\r")
     if not value:
         raise Misuse("The value is empty; give it on standard input.")
-    print_object(client.send("PUT", _path(name), {"value": value}).json(), output=output)
+    print_object(client.send("PUT", _path(name), {"value": value}), output=output)
 
 
 @app.command()

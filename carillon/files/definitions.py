@@ -3,6 +3,7 @@
 A file holds documents; each is one definition, a list of them, or ``{owner: …, jobs: […]}``.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from carillon.files.yaml_text import line_of, load, path_of
 
 #: Whose job it is: what ``--prune`` goes by.
 OWNER = "carillon/owner"
+_OWNER = re.compile("[A-Za-z0-9_./-]{1,63}", re.ASCII)
 _TOP = ("owner", "jobs")
 
 
@@ -49,6 +51,8 @@ def read_definitions(paths: Iterable[Path], *, owner: str | None) -> tuple[list[
             f"Several owners: {', '.join(f'{name} ({at})' for name, at in owners.items())}; choose by --owner."
         )
     owner = owner or next(iter(owners), None)
+    if owner is not None and not _OWNER.fullmatch(owner):
+        faults.append(f"owner → {owner!r} can be no label: 1 to 63 letters, digits and _ . / -.")
     definitions = [found for item in items if (found := _definition(*item, owner=owner, faults=faults))]
     faults += _twice(definitions)
     if faults:

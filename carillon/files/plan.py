@@ -70,8 +70,7 @@ def _step(client: Client, definition: Definition) -> Step:
             raise
         now = None
     step = Step(definition.name, "create", version=now and now["version"], body=definition.body)
-    answer = client.send("PUT", path, definition.body, headers=step.condition, parameters={"dry_run": "true"})
-    then = answer.json()
+    then = client.send("PUT", path, definition.body, headers=step.condition, parameters={"dry_run": "true"})
     changes = list(_differences(_written(now or {}), _written(then)))
     action: Action = "create" if now is None else "replace" if then["version"] != now["version"] else "keep"
     return Step(

@@ -88,6 +88,12 @@ class TestPrune:
         assert carillon("apply", "-f", str(file), "--prune", "--yes").code == 2
         assert api.sent == []
 
+    def test_does_not_take_an_empty_file_for_the_end_of_all_jobs(self, carillon: Command, file: Path) -> None:
+        carillon("apply", "-f", str(file))
+        file.write_text("owner: billing\njobs: []\n")
+        assert carillon("apply", "-f", str(file), "--prune", "--yes").code == 2
+        assert set(versions()) == {"a", "b/c"}
+
 
 class TestBadFiles:
     def test_one_refusal_leaves_all_as_it_was_and_names_each_line(
@@ -107,6 +113,7 @@ class TestBadFiles:
             (TWO.replace("name: b/c", "title: b"), "jobs.yaml:6: name → Is required"),
             (TWO + "extra: 1\n", "jobs.yaml:9: extra → Unknown"),
             ("owner: x\njobs: {}\n", "jobs.yaml:2: jobs → Must be a list"),
+            ("owner: a,b=c\njobs: []\n", "owner → 'a,b=c' can be no label"),
             ("- 7\n", "jobs.yaml:1: A job is a mapping"),
             (TWO.replace('"0 2 * * *"', "* * * * *"), "needs quotes"),
             (TWO + "--- \nowner: other\njobs: []\n", "Several owners"),

@@ -172,6 +172,9 @@ class TestBadInput:
             ("a: [1,\n", "job.yaml:2:"),
             ("- name: a\n", "must hold one definition"),
             ("name: a\0\n", "not YAML"),
+            ("at: !!timestamp 2030-01-01\n", "job.yaml:1:5: not YAML: could not determine a constructor"),
+            ("a: &a [*a]\n", "no JSON"),
+            ("a: 1.0e+999\n", "no JSON"),
         ],
     )
     def test_names_the_line_of_bad_yaml(
