@@ -8,7 +8,7 @@ REQUIREMENTS := base cli local dev bench
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check lint bench chaos lock clean
+.PHONY: help demo up test check lint bench chaos fuzz lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput p
 chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, CAPS_SECONDS=n
 	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT))
 	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
+
+fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, with keys of two tenants; SECONDS=600
+	@FUZZ_SECONDS=$(or $(SECONDS),600) $(PY) -m pytest tests/fuzz
 
 lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt (needs the network)
 	@$(PIP) uv
