@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from chaos.history import JobMade
 
 ROOMY, TIGHT = 1000, 4
+TIMEOUT_SECONDS = 10
 PRIORITIES = ("critical", "high", "medium", "low")
 
 
@@ -49,7 +50,7 @@ class Plan:
             "payload": {"url": f"{receiver_url}/{self.name}?{urlencode(asked)}"}
             | ({"body": {"text": self.body}} if self.body else {}),
             "priority": self.priority,
-            "timeout_seconds": 10,
+            "timeout_seconds": TIMEOUT_SECONDS,
             "retry_policy": retry,
             "overlap_policy": self.overlap_policy,
             "max_concurrent": self.most,
@@ -100,6 +101,8 @@ _KINDS: tuple[dict[str, Any], ...] = (
 )
 #: How long the executions of jobs that may drop firings take, in periods: now and then the next one finds them at work.
 _BUSY = (0.4, 1.4)
+#: Well within its time-out: what is given up is tried again, and the receiver saw it twice.
+LONGEST_SECONDS = 7.0
 
 
 def tenants(count: int) -> dict[str, int]:
@@ -121,7 +124,7 @@ def plans(
         every = rng.randint(*periods)
         if "seconds" not in kind and kind.get("overlap_policy"):
             every = min(every, periods[0] + 3)
-            kind["seconds"] = round(every * rng.uniform(*_BUSY), 1)
+            kind["seconds"] = min(LONGEST_SECONDS, round(every * rng.uniform(*_BUSY), 1))
         yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, every), **kind)
 
 
