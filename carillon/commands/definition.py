@@ -56,9 +56,18 @@ def read_payload(given: str) -> Any:
     """Raises ``Misuse`` naming the place where it stops being JSON."""
     text = read_text(Path(given[1:])) if given.startswith("@") else given
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError) as error:
         raise Misuse(f"--payload: not JSON: {error}") from None
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} comes twice")
+        found[key] = value
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -98,10 +107,12 @@ def definition_of(
         "name": name,
         "job_type": job_type,
         "schedule": schedule,
-        "payload": read_payload(payload) if payload is not None else None,
         "priority": priority,
     }
     given = {field: value for field, value in options.items() if value is not None}
+    if payload is not None:
+        # null, too: it is the default.
+        given["payload"] = read_payload(payload)
     if labels:
         of_file = base.get("labels")
         given["labels"] = {**(of_file if isinstance(of_file, dict) else {}), **labels}

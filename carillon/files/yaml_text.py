@@ -13,6 +13,8 @@ import yaml
 from carillon.errors import Misuse
 
 Path = tuple[str | int, ...]
+#: Some ten thousand jobs.
+_MOST_NODES = 1_000_000
 
 
 class Loader(yaml.SafeLoader):
@@ -68,6 +70,7 @@ def load(text: str, *, source: str) -> Iterator[tuple[Any, yaml.Node]]:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
+            _refuse_explosion(node)
             yield loader.construct_document(node), node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -78,6 +81,28 @@ def load(text: str, *, source: str) -> Iterator[tuple[Any, yaml.Node]]:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def _refuse_explosion(node: yaml.Node) -> None:
+    """Raise for a document whose aliases make it larger than any that is meant, or endless."""
+    sizes: dict[int, int | None] = {}
+
+    def size(part: yaml.Node) -> int:
+        if id(part) in sizes and (known := sizes[id(part)]) is not None:
+            return known
+        if id(part) in sizes:
+            raise yaml.composer.ComposerError(None, None, "an alias leads back to itself", part.start_mark)
+        sizes[id(part)] = None
+        children = part.value if isinstance(part, yaml.CollectionNode) else []
+        if isinstance(part, yaml.MappingNode):
+            children = [child for pair in part.value for child in pair]
+        total = 1 + sum(size(child) for child in children)
+        if total > _MOST_NODES:
+            raise yaml.composer.ComposerError(None, None, "aliases make too much of it", part.start_mark)
+        sizes[id(part)] = total
+        return total
+
+    size(node)
 
 
 def line_of(node: yaml.Node, path: Sequence[str | int]) -> int:

@@ -173,7 +173,7 @@ class TestBadInput:
             ("- name: a\n", "must hold one definition"),
             ("name: a\0\n", "not YAML"),
             ("at: !!timestamp 2030-01-01\n", "job.yaml:1:5: not YAML: could not determine a constructor"),
-            ("a: &a [*a]\n", "no JSON"),
+            ("a: &a [*a]\n", "leads back to itself"),
             ("a: 1.0e+999\n", "no JSON"),
         ],
     )
