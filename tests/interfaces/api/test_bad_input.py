@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "unknown field": ({"bogus": 1}, {"bogus"}),
     "unknown field of a schedule": ({"schedule": EVERY | {"bogus": 1}}, {"schedule.bogus"}),
     "unknown field of a retry policy": ({"retry_policy": {"bogus": 1}}, {"retry_policy.bogus"}),
-    "field to come": ({"notify": {"on": ["dead"]}}, {"notify"}),
+    "notify without anybody to tell": ({"notify": {"on": ["dead"]}}, {"notify.url"}),
     "read-only fields": ({"status": "paused", "version": 7}, {"status", "version"}),
     "payload the schema refuses": ({"job_type": "webhook", "payload": {"url": "ftp://x"}}, {"payload.url"}),
     "payload with an unknown field": ({"payload": {"bogus": 1}}, {"payload.bogus"}),
