@@ -4,6 +4,7 @@ What came from the server may have been written by anybody: control characters a
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -18,6 +19,8 @@ from rich.text import Text
 from carillon.files.yaml_text import dump
 
 T = TypeVar("T")
+#: Of an instant; JSON and YAML have it whole.
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$", re.ASCII)
 
 
 class Format(StrEnum):
@@ -48,10 +51,6 @@ def shown(value: object) -> str:
     )
 
 
-def stdout() -> Console:
-    return Console(highlight=False, soft_wrap=True)
-
-
 def say(*lines: str) -> None:
     """To standard error, for people."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -69,9 +68,12 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Sequence[str], *, output
     if output is not Format.table:
         print_document(list(rows), output=output)
         return
-    table = Table(*(column.replace("_", " ") for column in columns), box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    for column in columns:
+        # Folded, never cut: an id is there to be copied.
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == "id")
     for row in rows:
-        table.add_row(*(Text(shown(row.get(column))) for column in columns))
+        table.add_row(*(Text(_FRACTION.sub(r"\1Z", shown(row.get(column)))) for column in columns))
     _print_table(table)
 
 
@@ -81,6 +83,8 @@ def print_object(thing: dict[str, Any], *, output: Format) -> None:
         print_document(thing, output=output)
         return
     table = Table(box=None, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in thing.items():
         text = dump(value).rstrip() if isinstance(value, dict | list) and value else shown(value)
         table.add_row(Text(shown(name), style="bold"), Text(shown(text)))

@@ -57,6 +57,14 @@ class TestJobs:
         names = {factories.make_job(owner.tenant).name for _ in range(5)}
         assert {row["name"] for row in carillon("jobs", "list", "--all", "-o", "json").json} == names
 
+    def test_have_whole_ids_on_a_narrow_terminal(
+        self, carillon: Command, owner: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "80")
+        job = factories.make_job(owner.tenant, name="a-long-name-of-a-job-that-takes-its-room" * 2)
+        assert str(job.id) in carillon("jobs", "list").out
+
     def test_are_filtered(self, carillon: Command) -> None:
         carillon("jobs", "create", "a", *EVERY_MINUTE, "-l", "env=prod")
         carillon("jobs", "create", "b", *EVERY_MINUTE)
