@@ -19,8 +19,14 @@ demo: $(VENV)/.run ## Run everything with sample tenants and jobs; SECONDS=30 st
 up: $(VENV)/.run ## Run everything in this terminal: web, beat, workers, Flower, and Postgres and Redis if no URL is set
 	@$(MANAGE) up
 
-test: $(VENV)/.dev ## Run the tests against a Postgres and a Redis of their own; ARGS=… goes to pytest
+test: $(VENV)/.dev ## Run the tests against a Postgres and a Redis of their own; ARGS=… runs pytest with these alone
+ifdef ARGS
 	@$(PY) -m pytest $(ARGS)
+else
+	@$(PY) -m pytest -n 2 --dist loadfile -m "not bench and not cluster"
+	@# Those with clusters of real processes have the machine to themselves.
+	@$(PY) -m pytest -m cluster
+endif
 
 check: lint test ## Run what a change must pass: format, lint, types, layers, migrations, tests
 

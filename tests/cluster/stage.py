@@ -17,6 +17,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
+from tests.stack import redis_database
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -49,13 +51,10 @@ class Stage:
         self._directory = tempfile.TemporaryDirectory(prefix="carillon-cluster-")
         self.data_dir = Path(self._directory.name)
         self.log_path = self.data_dir / "up.log"
-        redis_url = redis_url or os.environ["REDIS_URL"]
         self.environment = {
             **os.environ,
             "DATABASE_URL": psycopg.conninfo.make_conninfo(self._admin_url, dbname=self._name),
-            "REDIS_URL": redis_url.replace("db=0", "db=7")
-            if "db=" in redis_url
-            else f"{redis_url.rstrip('/')}/7",
+            "REDIS_URL": redis_url or redis_database(7),
             "CARILLON_DATA_DIR": str(self.data_dir),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
             **environment,
