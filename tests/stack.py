@@ -1,8 +1,9 @@
 """Pytest plugin: a Postgres and a Redis of its own for each test run, unless the environment names some.
 
 Their URLs depend on the directory alone, so they are exported on import, before pytest-django reads the
-settings, and the servers start with the session. An xdist worker inherits the URLs and starts nothing; it has a
-database of its own in either server. The servers are ephemeral: fast, and gone with the run however it ends.
+settings, and the servers start with the session. They are ephemeral: fast, and gone with the run however it
+ends. Each xdist worker has servers of its own: an open transaction is noticed in every database of a server
+(docs/events.md). Where the environment names servers, the workers share them.
 """
 
 import os
@@ -15,32 +16,40 @@ import pytest
 
 from scheduler_project.embedded.stack import EmbeddedStack
 
-
-def redis_database(number: int) -> str:
-    """The URL of another database of the tests' Redis."""
-    url = os.environ["REDIS_URL"]
-    return (
-        re.sub(r"db=\d+", f"db={number}", url)
-        if "db=" in url
-        else re.sub(r"/\d*$|$", f"/{number}", url, count=1)
-    )
-
+#: Set by the run whose servers are its own, for its xdist workers to start others.
+OWN = "TESTS_OWN_SERVERS"
+if os.environ.pop(OWN, ""):
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        del os.environ[name]
 
 _directory = tempfile.TemporaryDirectory(prefix="carillon-tests-")
 _stack = EmbeddedStack(data_dir=Path(_directory.name), ephemeral=True)
 
+if "DATABASE_URL" not in os.environ and "REDIS_URL" not in os.environ:
+    os.environ[OWN] = "1"
 os.environ["CARILLON_DATA_DIR"] = _directory.name
 os.environ.setdefault("DATABASE_URL", _stack.database_url)
 os.environ.setdefault("REDIS_URL", _stack.redis_url)
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["REDIS_URL"] = redis_database(8 + int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")))
 os.environ.setdefault("SECRET_KEY", secrets.token_urlsafe(48))
 os.environ.setdefault("ALLOWED_HOSTS", "testserver,localhost,127.0.0.1")
+
+
+def redis_database(number: int) -> str:
+    """The URL of another database of the tests' Redis."""
+    url = os.environ["REDIS_URL"]
+    if "db=" in url:
+        return re.sub(r"db=\d+", f"db={number}", url)
+    return re.sub(r"/\d*$|$", f"/{number}", url, count=1)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ and OWN not in os.environ:
+    os.environ["REDIS_URL"] = redis_database(8 + int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(_directory.cleanup)
-    if not config.option.collectonly:
+    idle = config.option.collectonly or getattr(config.option, "numprocesses", None)
+    if not idle:
         config.add_cleanup(lambda: _stack.__exit__(None, None, None))  # runs before the directory's
         _stack.__enter__()

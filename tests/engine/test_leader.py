@@ -13,6 +13,7 @@ from celery.signals import beat_init
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs.actions.bulk.runner import Runner
 from jobs.engine.beat import LeaderScheduler, served_types
 from jobs.engine.leader import Leader
 from jobs.models import Lease
@@ -232,8 +233,12 @@ class StubCycle:
 
 class TestLeaderScheduler:
     @pytest.fixture
-    def scheduler(self, job_types: None) -> Iterator[LeaderScheduler]:
-        """A real one whose cycle is a stub, with the signal handlers put back afterwards."""
+    def scheduler(self, job_types: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaderScheduler]:
+        """A real one whose cycle is a stub, with the signal handlers put back afterwards.
+
+        A beat's thread for operations would outlive the test and be in the way of all that follow.
+        """
+        monkeypatch.setattr(Runner, "start", lambda self: None)
         found = LeaderScheduler(app)
         found._cycle = StubCycle()  # type: ignore[assignment]
         kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
