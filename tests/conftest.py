@@ -18,6 +18,19 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
         factories.set_clock(timedelta())
 
 
+@pytest.fixture(autouse=True)
+def no_attempts_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What Django empties after a test that commits are its own tables; that of the attempts is ours."""
+    marker = request.node.get_closest_marker("django_db")
+    if not (marker and marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames):
+        yield
+        return
+    request.getfixturevalue("transactional_db")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE jobs_attempt")
+
+
 @pytest.fixture
 def job_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """The built-in job types are loaded, and types registered by the test are gone after it."""

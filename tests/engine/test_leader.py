@@ -17,7 +17,7 @@ from jobs.actions.bulk.runner import Runner
 from jobs.engine.beat import LeaderScheduler, served_types
 from jobs.engine.leader import Leader
 from jobs.models import Lease
-from jobs.store import jobs
+from jobs.store import db, jobs
 from jobs.wakeups import wake_beats
 from scheduler_project.celery import app
 from tests import factories
@@ -236,9 +236,10 @@ class TestLeaderScheduler:
     def scheduler(self, job_types: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaderScheduler]:
         """A real one whose cycle is a stub, with the signal handlers put back afterwards.
 
-        A beat's thread for operations would outlive the test and be in the way of all that follow.
+        A beat's thread for operations, and its plans, would outlive the test and be in the way of all that follow.
         """
         monkeypatch.setattr(Runner, "start", lambda self: None)
+        monkeypatch.setattr(db, "keep_plans", lambda: None)
         found = LeaderScheduler(app)
         found._cycle = StubCycle()  # type: ignore[assignment]
         kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
