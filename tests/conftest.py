@@ -22,7 +22,7 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
 def no_attempts_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """What Django empties after a test that commits are its own tables; that of the attempts is ours."""
     marker = request.node.get_closest_marker("django_db")
-    if not (marker and marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames):
+    if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
         yield
         return
     request.getfixturevalue("transactional_db")
