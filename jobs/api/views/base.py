@@ -62,8 +62,8 @@ class Endpoint(GenericAPIView[Any]):
         if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
             # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
             verb = str(request.method).lower()
-            handler = getattr(self, verb, self.http_method_not_allowed)
-            setattr(self, verb, idempotency.once(self, handler))
+            if handler := getattr(self, verb, None):
+                setattr(self, verb, idempotency.once(self, handler))
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)

@@ -123,6 +123,9 @@ class TestAKey:
         assert owner.get("/jobs", **keyed()).status_code == 200
         assert not Answer.objects.exists()
 
+    def test_is_not_looked_at_where_the_path_lacks_the_method(self, owner: Caller) -> None:
+        assert owner.delete("/jobs", **keyed("no key")).status_code == 405
+
 
 class TestWhatIsKept:
     def test_is_no_body_that_was_sent(self, owner: Caller) -> None:
