@@ -15,7 +15,6 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
-from psycopg.errors import IdleInTransactionSessionTimeout, ReadOnlySqlTransaction
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -23,13 +22,12 @@ from jobs.actions.jobs import EditedMeanwhile
 from jobs.api.parsers import BODY
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Unavailable
 from jobs.engine.pull import StaleFence
+from jobs.store import db
 from jobs.telemetry import get_logger
 
 log = get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
-#: A standby that is not promoted yet; a server that was frozen, and took our transaction for idle.
-UNFIT = (ReadOnlySqlTransaction, IdleInTransactionSessionTimeout)
 
 
 def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
             return 403, str(error), {}
         case Unavailable() | OperationalError() | InterfaceError():
             return _unavailable(error)
-        case InternalError() if isinstance(error.__cause__, UNFIT):
+        case InternalError() if db.is_unfit(error):
             return _unavailable(error)
         case exceptions.ValidationError():
             errors = _errors(_flat(error.detail))

@@ -14,8 +14,8 @@ import random
 import re
 import time
 from collections import namedtuple
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -37,9 +37,10 @@ T = TypeVar("T")
 #: Executions of a statement after which its plan is kept.
 KEEP_AFTER = 2
 _keeping = False
-#: InternalError is what the server says of a state that no statement can help: it ended our transaction for idling, as
-#: it does when it was frozen itself, or it is a standby that is not promoted yet.
-DISCONNECTED = (OperationalError, InterfaceError, InternalError)
+DISCONNECTED = (OperationalError, InterfaceError)
+#: SQLSTATEs of a server that is there and as good as away: it ended our transaction for idling, as it does when it was
+#: frozen itself; it is a standby that is not promoted yet. To Django they are InternalErrors, as are faults of ours.
+_UNFIT = {"25P03", "25006"}
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
@@ -63,7 +64,12 @@ class Query:
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
         values = {name: _literal(value) for name, value in parameters.items()}
-        return self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
+        try:
+            return self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
+        except InternalError as error:
+            if is_unfit(error):
+                raise OperationalError(*error.args) from error
+            raise
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with connection.cursor() as cursor:
@@ -155,9 +161,21 @@ def _settle(connection: Any, **_: Any) -> None:
     connection.connection.prepare_threshold = KEEP_AFTER
 
 
-def atomic() -> AbstractContextManager[Any]:
-    """A transaction on the store's connection; a savepoint inside one."""
-    return transaction.atomic()
+@contextmanager
+def atomic() -> Iterator[None]:
+    """A transaction on the store's connection; a savepoint inside one. Its commit may raise ``DISCONNECTED``, too."""
+    try:
+        with transaction.atomic():
+            yield
+    except InternalError as error:
+        if is_unfit(error):
+            raise OperationalError(*error.args) from error
+        raise
+
+
+def is_unfit(error: InternalError) -> bool:
+    """Whether it says that the server can serve nobody at present, and not that a statement was wrong."""
+    return getattr(error.__cause__, "sqlstate", None) in _UNFIT
 
 
 def in_transaction() -> bool:
