@@ -45,7 +45,7 @@ class Gate:
 
 @pytest.fixture
 def gate(perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.2)
     gate = Gate(handler)
     yield gate
     gate.open()

@@ -450,10 +450,12 @@ import json, signal, sys, time
 import django; django.setup()
 from uuid import UUID
 from jobs.engine import worker
+from jobs.engine.worker import keeper
 from jobs.handlers import job_type
 from jobs.models import Trigger
 from jobs.store.execution import Grip
 
+keeper.NOTICE_SECONDS = 0.2
 worker.be_expendable()
 
 @job_type("test.stuck", batch_size=3)

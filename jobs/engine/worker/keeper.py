@@ -23,6 +23,10 @@ from jobs.telemetry import get_logger
 log = get_logger()
 #: A handler that swallowed its interruption is interrupted again so much later.
 AGAIN_SECONDS = 5.0
+#: A handler that is found overdue has so much longer. A process that was frozen, with all that would have stopped its
+#: handlers in time, finds every one of them overdue when it wakes: it must not end, and take with it what it has begun
+#: since, before they have.
+NOTICE_SECONDS = 2.0
 #: After a failed renewal the next try comes this soon.
 RETRY_SECONDS = 1.0
 EXIT_STATUS = 70
@@ -31,7 +35,7 @@ EXIT_STATUS = 70
 @dataclass(slots=True)
 class Held:
     """One trigger in hand. In monotonic seconds: ``deadline``, set while its handler runs; ``asked_at``, when it was
-    asked to stop; ``interrupted_at``, when it was last made to.
+    asked to stop; ``interrupted_at``, when it was last made to; ``overdue_at``, since when it is known to be stuck.
     """
 
     grip: Grip
@@ -40,6 +44,7 @@ class Held:
     lost: bool = False
     asked_at: float | None = None
     interrupted_at: float | None = None
+    overdue_at: float | None = None
 
     def ask_to_stop(self) -> None:
         """It was cancelled, or taken over."""
@@ -194,6 +199,13 @@ class Keeper:
                     hold.interrupt(held.grip.id)
 
     def _stuck(self, held: Held, now: float) -> bool:
+        if not self._overdue(held, now):
+            held.overdue_at = None
+        elif held.overdue_at is None:
+            held.overdue_at = now
+        return held.overdue_at is not None and now >= held.overdue_at + NOTICE_SECONDS
+
+    def _overdue(self, held: Held, now: float) -> bool:
         if held.deadline and now > held.deadline + self._grace:
             return True
         return self._expendable and held.asked_at is not None and now > held.asked_at + 2 * self._grace
@@ -201,7 +213,8 @@ class Keeper:
     def _give_up_if_stuck(self, holds: Sequence[Hold]) -> None:
         started = [held for hold in holds for held in hold.started()]
         now = time.monotonic()
-        if not any(self._stuck(held, now) for held in started):
+        stuck = [held for held in started if self._stuck(held, now)]
+        if not stuck:
             return
         log.error("stuck", triggers=[str(held.grip.id) for held in started])
         try:

@@ -1,0 +1,83 @@
+"""The lease keeper, stepped by hand: which process it gives up, and which had only been frozen."""
+
+import os
+import threading
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from jobs.engine.worker import keeper as module
+from jobs.engine.worker.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
+from jobs.store.execution import Grip
+
+GRACE = timedelta(seconds=15)
+
+
+class Process:
+    """What a keeper has in hand and a clock for it; ``ended`` holds the status with which it gave the process up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.ended, self.rescued, self.holds = 1000.0, [], [], []
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(os, "_exit", self.ended.append)
+        self._keeper = Keeper(lease=timedelta(seconds=30), flush_seconds=0.1, grace=GRACE)
+
+    def starts_a_handler(self, *, timeout: float = 10.0) -> Hold:
+        held = Held(Grip(uuid4(), 1), threading.Event(), deadline=self.now + timeout)
+        hold = Hold({held.grip.id: held}, lambda: None, lambda: None, rescue=self.rescued.append)
+        self.holds.append(hold)
+        return hold
+
+    def stops(self, hold: Hold) -> None:
+        """Its handler has ended, by itself or by its time-out."""
+        for held in hold.held.values():
+            held.deadline = None
+            hold.done.add(held.grip.id)
+        self.holds.remove(hold)
+
+    def looks(self, *, after: float) -> None:
+        self.now += after
+        self._keeper._give_up_if_stuck(self.holds)
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    return Process(monkeypatch)
+
+
+class TestKeeper:
+    def test_gives_up_a_process_with_a_stuck_handler(self, process: Process) -> None:
+        process.starts_a_handler(timeout=10)
+        process.looks(after=10 + GRACE.total_seconds())
+        process.looks(after=0.1)
+        assert process.ended == []
+        process.looks(after=NOTICE_SECONDS)
+        assert (process.ended, process.rescued) == ([EXIT_STATUS], [True])
+
+    def test_lets_a_process_that_was_frozen_stop_its_handlers_and_go_on(self, process: Process) -> None:
+        """All of them are overdue when it wakes. Their time-outs, frozen as well, are as late as the keeper is."""
+        overdue = process.starts_a_handler()
+        process.looks(after=60)
+        fresh = process.starts_a_handler()
+        process.looks(after=0.1)
+        process.stops(overdue)
+        process.looks(after=NOTICE_SECONDS)
+        process.looks(after=NOTICE_SECONDS)
+        assert process.ended == []
+        process.stops(fresh)
+
+    def test_lets_it_be_frozen_twice(self, process: Process) -> None:
+        first = process.starts_a_handler()
+        process.looks(after=60)
+        process.stops(first)
+        process.starts_a_handler()
+        process.looks(after=60)
+        assert process.ended == []
+
+    def test_gives_up_one_whose_handler_is_stuck_after_it_woke_too(self, process: Process) -> None:
+        process.starts_a_handler()
+        process.looks(after=60)
+        process.starts_a_handler(timeout=100)
+        process.looks(after=NOTICE_SECONDS)
+        assert (process.ended, process.rescued) == ([EXIT_STATUS], [False, False])
