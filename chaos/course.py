@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,6 +102,7 @@ def run(
         except StageError:
             # What was seen until then can be judged all the same.
             history.write(directory / "history.jsonl", _so_far(cluster))
+            _keep_logs(cluster, directory)
             raise
 
 
@@ -190,8 +192,13 @@ def _read(
     path = directory / "history.jsonl"
     history.write(path, [*history.read(cluster.journal.path), *received])
     cluster.journal.path.unlink()
-    (directory / "logs.txt").write_text(cluster.tails())
+    _keep_logs(cluster, directory)
     return path
+
+
+def _keep_logs(cluster: Cluster, directory: Path) -> None:
+    """All that the processes said: what the judge finds has its cause there."""
+    shutil.make_archive(str(directory / "logs"), "gztar", root_dir=cluster.logs)
 
 
 def _audited(cluster: Cluster) -> Audited:

@@ -5,8 +5,8 @@ import signal
 from chaos.faults.fault import Fault
 from chaos.stage.processes import Actor, signalled
 
-#: A worker that was asked to end may take a lease for what it has in hand.
-RESTART_PATIENCE_SECONDS = 60.0
+#: A worker that was asked to end waits for its handlers, which have 10 s (``definitions``) and 5 more to heed that.
+RESTART_PATIENCE_SECONDS = 30.0
 
 
 class Killed(Fault):
@@ -66,7 +66,7 @@ class Frozen(Killed):
 
 
 class LeaderFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 3, 5, 25.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 3, 3, 25.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.leader()
@@ -74,7 +74,7 @@ class LeaderFreezes(Frozen):
 
 
 class WorkerFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 4, 5, 60.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 4, 3, 60.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.a_worker()

@@ -18,7 +18,7 @@ DEATH_SECONDS = 60.0
 class PostgresCrashes(Fault):
     """``pg_ctl stop -m immediate`` or ``-m fast``, away for 15 s."""
 
-    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 5, 4, 15.0, 30.0, 30.0
+    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 5, 4, 15.0, 20.0, 30.0
 
     def aim(self, strike: int) -> str:
         self.mode = ("immediate", "fast")[strike % 2]
@@ -87,7 +87,7 @@ class RedisForgets(Fault):
 class SlowDatabase(Fault):
     """Somebody else's lock on the triggers, an idle transaction that holds a snapshot, or every connection taken."""
 
-    number, long_strikes, gap_seconds, after_seconds = 12, 3, 30.0, 30.0
+    number, long_strikes, gap_seconds, after_seconds = 12, 3, 20.0, 30.0
     hold_seconds = 20.0
 
     def aim(self, strike: int) -> str:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from chaos.history import (
     Answered,
@@ -27,7 +27,15 @@ from chaos.history import (
     TenantMade,
 )
 from chaos.judge.expected import Stops, Walk, stopped, walk
-from chaos.judge.limits import OF_FAULT, RESUME_SECONDS, SUDDEN_SECONDS, TOLERANCE_SECONDS, Limits
+from chaos.judge.limits import (
+    FINISH_SECONDS,
+    LATE_SECONDS,
+    OF_FAULT,
+    RESUME_SECONDS,
+    SUDDEN_SECONDS,
+    TOLERANCE_SECONDS,
+    Limits,
+)
 
 #: A job and an instant.
 Firing = tuple[str, datetime]
@@ -74,11 +82,6 @@ class Window:
     @property
     def limits(self) -> Limits:
         return OF_FAULT[self.number]
-
-    @property
-    def victims_until(self) -> float:
-        """Until when it can still find something in flight."""
-        return min(self.healed_at, self.struck_at + SUDDEN_SECONDS) if self.limits.sudden else self.healed_at
 
     def touches(self, start: float, end: float, *, after: float = 0.0) -> bool:
         """Whether the stretch meets the window, prolonged by ``after`` seconds."""
@@ -139,21 +142,36 @@ class Case:
         self._lives: dict[str, list[tuple[float, float]]] = {}
         self._walks: dict[str, Walk] = {}
         self._due: dict[str, list[datetime]] = {}
+        self._strikes: dict[str, list[tuple[float, float]]] = {}
 
     def walk(self, job: JobMade) -> Walk:
         if job.job_id not in self._walks:
-            self._walks[job.job_id] = walk(job, self.calls[job.job_id], until=self.closed_at)
+            self._walks[job.job_id] = walk(
+                job, self.calls[job.job_id], until=self.closed_at, life=partial(self._life, job)
+            )
         return self._walks[job.job_id]
+
+    def _life(self, job: JobMade, at: float, until: float) -> float:
+        """How long a firing due at ``at`` may take until it is over, as far as can be said at ``until``; seconds."""
+        late = [
+            window.limits.late_seconds
+            for window in self.windows
+            if window.touches(at, until, after=window.limits.late_seconds)
+        ]
+        return max([LATE_SECONDS, *late]) + self._work_seconds(job)
+
+    @staticmethod
+    def _work_seconds(job: JobMade) -> float:
+        """How long the attempts of a firing take, and the back-offs between them."""
+        attempts = job.max_attempts if job.target == "failing" else job.failures + 1
+        return attempts * (job.seconds + FINISH_SECONDS) + (attempts - 1) * job.retry_seconds
 
     def stops(self, job: JobMade) -> Stops:
         return stopped(self.calls[job.job_id])
 
     def horizon(self, job: JobMade) -> float:
         """Firings due later than this are not required: their attempts may be under way yet."""
-        attempts = job.max_attempts if job.target == "failing" else job.failures + 1
-        return (
-            self.closed_at - TOLERANCE_SECONDS - attempts * job.seconds - (attempts - 1) * job.retry_seconds
-        )
+        return self.closed_at - TOLERANCE_SECONDS - self._work_seconds(job)
 
     def due(self, job: JobMade) -> list[datetime]:
         """Required instants up to the horizon, ascending."""
@@ -165,6 +183,26 @@ class Case:
     def faulty(self, start: float, end: float, *, after: float = RESUME_SECONDS) -> list[Window]:
         """Windows that meet the stretch, each with its aftermath."""
         return [window for window in self.windows if window.touches(start, end, after=after)]
+
+    def strikes(self, window: Window) -> list[tuple[float, float]]:
+        """The stretches in which it could find something in flight: mostly it is one, from the strike to the heal."""
+        if window.id not in self._strikes:
+            begin, end = window.struck_at, window.healed_at
+            if window.limits.by_jobs:
+                found = [
+                    (each.at, min(each.ended_at, each.at + SUDDEN_SECONDS) + SUDDEN_SECONDS)
+                    for each in self.deliveries
+                    if begin <= each.at <= end and self.is_poison(each)
+                ]
+            else:
+                found = [(begin, min(end, begin + SUDDEN_SECONDS) if window.limits.sudden else end)]
+            self._strikes[window.id] = found
+        return self._strikes[window.id]
+
+    def is_poison(self, delivery: Delivery) -> bool:
+        """Whether its job kills its worker."""
+        job = self.jobs.get(delivery.request.job_id)
+        return job is not None and job.target == "poison"
 
     def lives(self, job_id: str) -> list[tuple[float, float]]:
         """Of each firing of a job that reached the receiver, from its nominal instant to its last answer."""

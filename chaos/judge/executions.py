@@ -18,6 +18,7 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
 
     A fault accounts for one more execution of what was in flight when it struck or while it lasted. Fills ``repeats``.
     """
+    victims: set[tuple[str, int, str]] = set()
     for (job_id, _), deliveries in case.firings.items():
         job = case.jobs.get(job_id)
         if job is None or job.target in ("poison", "sink"):
@@ -29,16 +30,20 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                 continue
             if _retry(before, delivery, job):
                 continue
-            window = _cause(case, before, delivery)
-            if window is None:
+            cause = _cause(case, before, delivery)
+            if cause is None:
                 detail = (
                     f"again {delivery.at - before.at:.1f} s after {_how(before)}, and no fault is to blame"
                 )
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
-            elif repeats[window.id].count(delivery.request.trigger_id) >= window.limits.deaths:
+                continue
+            window, strike = cause
+            victim = (window.id, strike, delivery.request.trigger_id)
+            if victim in victims:
                 detail = f"once more than one fault accounts for ({window.what})"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
             else:
+                victims.add(victim)
                 repeats[window.id].append(delivery.request.trigger_id)
                 excused["executed again after a fault"] += 1
 
@@ -55,28 +60,30 @@ def _how(before: Delivery) -> str:
     return f"one that was answered {before.status}" if before.sent else "one that was cut short"
 
 
-def _cause(case: Case, before: Delivery, delivery: Delivery) -> Window | None:
-    """The fault that found the earlier one in flight: the last such one before the repetition."""
+def _cause(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+    """The fault that found the earlier one in flight, and which of its strikes: the last one before the repetition."""
     in_flight_until = min(before.ended_at, delivery.at) + FINISH_SECONDS
     candidates = [
-        window
+        (window, strike)
         for window in case.windows
-        if window.limits.may_repeat
-        and window.struck_at <= delivery.at
-        and before.at <= window.victims_until
-        and in_flight_until >= window.struck_at
+        if window.limits.may_repeat and window.struck_at <= delivery.at
+        for strike, (begin, end) in enumerate(case.strikes(window))
+        if begin <= min(delivery.at, in_flight_until) and before.at <= end
     ]
     return candidates[-1] if candidates else None
 
 
 def in_flight(case: Case, window: Window) -> int:
-    """Triggers that were under way at the receiver, or not yet recorded as done, while the fault lasted."""
-    return len(
-        {
-            delivery.request.trigger_id
-            for delivery in case.deliveries
-            if delivery.at <= window.victims_until and delivery.ended_at + FINISH_SECONDS >= window.struck_at
-        }
+    """Triggers that were under way at the receiver, or not yet recorded as done, at each strike, in all."""
+    return sum(
+        len(
+            {
+                delivery.request.trigger_id
+                for delivery in case.deliveries
+                if delivery.at <= end and delivery.ended_at + FINISH_SECONDS >= begin
+            }
+        )
+        for begin, end in case.strikes(window)
     )
 
 

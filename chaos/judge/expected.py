@@ -4,15 +4,16 @@ Intervals are counted by arithmetic; cron schedules are walked second by second,
 ``_matches`` reads: lists and steps in seconds, minutes and hours, in UTC.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from chaos.history import Called, JobMade
 
 SECOND = timedelta(seconds=1)
-#: A firing this short a time before a pause or a cancel may not have started yet, and then never does. Faults may make
-#: firings as late as that (``limits``).
-BEFORE_A_STOP = 90.0
+#: Of a job, how many seconds a firing due at the first moment may take until it is over, as far as can be said at the
+#: second.
+Life = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,11 @@ class Walk:
     allowed: frozenset[datetime]
 
 
-def walk(job: JobMade, calls: list[Called], *, until: float) -> Walk:
-    """The job's firings up to ``until``, seconds since 1970. ``calls`` are those about this job."""
+def walk(job: JobMade, calls: list[Called], *, until: float, life: Life = lambda *_: 0.0) -> Walk:
+    """The job's firings up to ``until``, seconds since 1970. ``calls`` are those about this job.
+
+    A firing that a pause or a cancel may have found alive, going by ``life``, may come to nothing, and is not required.
+    """
     stops = stopped(calls)
     required, allowed = set(), set()
     for instant in named(job, until=until):
@@ -32,7 +36,7 @@ def walk(job: JobMade, calls: list[Called], *, until: float) -> Walk:
         if any(after < at < before for after, before in stops.forbidden):
             continue
         allowed.add(instant)
-        if not any(first - BEFORE_A_STOP <= at <= last for first, last in stops.uncertain):
+        if not any(at <= last and at + life(at, first) >= first for first, last in stops.uncertain):
             required.add(instant)
     for call in calls:
         if call.verb == "run" and call.scheduled_for is not None:

@@ -11,8 +11,8 @@ class Limits:
     ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still
     be at work, so that the receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is
     over as soon as it struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut
-    short is taken up again. ``deaths``: of how many processes at most one trigger can be the victim. ``may_lose``: what
-    was acknowledged may be gone, and any promise with it: what breaks from there on is counted instead.
+    short is taken up again. ``by_jobs``: it strikes each time a poison job is executed, and not in between.
+    ``may_lose``: what was acknowledged may be gone, and any promise with it: what breaks from then on is only counted.
     """
 
     name: str
@@ -22,38 +22,43 @@ class Limits:
     sudden: bool = False
     reclaim_seconds: float | None = None
     late_share: float = 1.0
-    deaths: int = 1
+    by_jobs: bool = False
     may_lose: bool = False
 
 
-#: A poison job kills this many workers and then no more; there are two.
+#: A poison job kills this many workers and then no more.
 POISON_CRASHES = 3
-#: Lease (30 s) and the reaper's turn.
+#: Lease, or the deadline of a message that nobody claimed (30 s each); the reaper's turn (1 s) and the back-off (1 s).
 RECLAIM_SECONDS = 35.0
-#: The leader's lease (10 s), a third of it, and the start of a process.
+#: The leader's lease (10 s), a third of it for a standby to look, and what waited meanwhile.
 LEADER_SECONDS = 20.0
-#: Longest hold of a fault, and a minute to resume.
+#: From the heal until all is well again: promise 9.
+RESUME_SECONDS = 60.0
+#: Of a Postgres that is there again: serving.
+SERVING_SECONDS = 10.0
 OF_FAULT = {
     1: Limits("worker dies", RECLAIM_SECONDS, sudden=True, reclaim_seconds=RECLAIM_SECONDS),
     2: Limits("leader dies", LEADER_SECONDS, may_repeat=False),
-    3: Limits("leader freezes", 25, may_repeat=False),
-    4: Limits("worker freezes", 65, may_outlive=True),
-    5: Limits("Postgres crashes", 25),
-    6: Limits("Postgres hangs", 30, may_outlive=True),
-    7: Limits("Postgres fails over", 60, may_outlive=True),
-    8: Limits("Redis forgets", 60, may_repeat=False),
-    9: Limits("partition", 90, may_outlive=True),
+    3: Limits("leader freezes", LEADER_SECONDS, may_repeat=False),
+    # What it holds is taken from it as if it were dead.
+    4: Limits("worker freezes", RECLAIM_SECONDS, may_outlive=True),
+    5: Limits("Postgres crashes", 15 + SERVING_SECONDS),
+    6: Limits("Postgres hangs", 20 + SERVING_SECONDS, may_outlive=True),
+    7: Limits("Postgres fails over", RESUME_SECONDS, may_outlive=True),
+    8: Limits("Redis forgets", RESUME_SECONDS, may_repeat=False),
+    9: Limits("partition", 30 + RESUME_SECONDS, may_outlive=True),
     10: Limits("clock skew", 2, may_repeat=False),
-    11: Limits("disk full", 80, may_outlive=True),
-    12: Limits("slow database", 90, may_outlive=True),
+    11: Limits("disk full", 20 + RESUME_SECONDS, may_outlive=True),
+    12: Limits("slow database", 20 + RESUME_SECONDS, may_outlive=True),
     13: Limits("bad sink", 2, may_repeat=False, late_share=0.99),
-    # Beats and workers die in turn: what waits for a lease may then have to wait for a leader.
+    # Beats and workers die in turn, seconds apart. A worker's lease (or a message's deadline) runs for 30 s; if the
+    # leader was killed just before it is over, another one has to be waited for until somebody reaps.
     14: Limits(
         "crash points", RECLAIM_SECONDS + LEADER_SECONDS, reclaim_seconds=RECLAIM_SECONDS + LEADER_SECONDS
     ),
     15: Limits("rolling deploy", 5, may_repeat=False),
-    16: Limits("poison job", RECLAIM_SECONDS, deaths=2 * POISON_CRASHES),
-    17: Limits("asynchronous failover", 60, may_outlive=True, may_lose=True),
+    16: Limits("poison job", RECLAIM_SECONDS, by_jobs=True),
+    17: Limits("asynchronous failover", RESUME_SECONDS, may_outlive=True, may_lose=True),
 }
 
 EARLY_SECONDS = 0.05
@@ -61,7 +66,6 @@ EARLY_SECONDS = 0.05
 SUDDEN_SECONDS = 0.5
 #: From an answer the receiver has sent to the outcome's commit: a flush every 100 ms, and a small machine.
 FINISH_SECONDS = 1.0
-RESUME_SECONDS = 60.0
 #: Later than this is late. What calm promises (p99 within 500 ms) is the lag bench's to show, alone on its machine.
 LATE_SECONDS = 2.0
 #: A firing younger than this when the log was read is not required yet.

@@ -54,8 +54,8 @@ def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figure
     groups: dict[float, list[Lag]] = defaultdict(list)
     all_lags = lags(case)
     for lag in all_lags:
-        # What was due just before the first strike and had to wait for its end is no matter of calm.
-        groups[_begin(case, _moment(case, lag))].append(lag)
+        # What was not late yet when a fault struck, and had to wait for its end, is late by that fault.
+        groups[_begin(case, lag.due_at + min(lag.seconds, LATE_SECONDS))].append(lag)
     counts: dict[float, Counter[str]] = defaultdict(Counter)
     for breach in breaches:
         counts[_begin(case, breach.at)][breach.kind] += 1
@@ -65,13 +65,6 @@ def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figure
         return _figures(case, episode, groups[begin], all_lags, counts[begin], repeats)
 
     return [of(None), *map(of, case.episodes)]
-
-
-def _moment(case: Case, lag: Lag) -> float:
-    """When it was decided whether the firing is late: what was due just before a strike had to wait for its end."""
-    if case.episode_at(lag.due_at):
-        return lag.due_at + min(lag.seconds, LATE_SECONDS)
-    return max(lag.due_at, lag.started_at)
 
 
 def _begin(case: Case, at: float) -> float:
@@ -149,9 +142,9 @@ def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
         if each.resumed_seconds > RESUME_SECONDS:
             detail = f"{each.resumed_seconds:.1f} s after {each.name} was healed, firings were still late"
             yield Breach(kind="resumed late", at=each.healed_at, job="all", detail=detail)
-        if limits.reclaim_seconds and each.reclaimed_seconds > limits.reclaim_seconds + LATE_SECONDS:
+        if limits.reclaim_seconds and each.reclaimed_seconds > limits.reclaim_seconds:
             detail = f"{each.reclaimed_seconds:.1f} s until what {each.name} cut short was taken up again"
             yield Breach(kind="reclaimed late", at=each.struck_at, job="all", detail=detail)
-        if each.repeated > each.in_flight * limits.deaths:
+        if each.repeated > each.in_flight:
             detail = f"{each.repeated} executed again, {each.in_flight} were in flight"
             yield Breach(kind="executed twice", at=each.struck_at, job="all", detail=detail)

@@ -1,5 +1,6 @@
 """The judge, fed histories in which a promise about firings is broken."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -191,6 +192,17 @@ class TestStops:
         assert judged([*between, self.PAUSE, self.RESUME]).passed
         lost = without(between, delivered_at(firing(5)))
         assert kinds([*lost, self.PAUSE, self.RESUME]) == {"lost"}
+
+    def test_requires_what_fell_due_long_enough_before(self):
+        """As long as a firing may take: in calm two seconds and its work, in a fault what that may cost."""
+        job = a_job(seconds=3)
+        before = without(a_run(job), lambda line: getattr(line, "scheduled_for", START) > firing(1))
+        soon = Called(job_id="job", verb="pause", requested_at=T0 + 24, acknowledged_at=T0 + 24.1)
+        later = replace(soon, requested_at=T0 + 28, acknowledged_at=T0 + 28.1)
+        assert judged([*before, soon]).passed
+        assert kinds([*before, later]) == {"lost"}
+        assert kinds([*before, later, *a_fault(1, 15, 16)]) == set()
+        assert kinds([*before, later, *a_fault(10, 15, 16)]) == {"lost"}
 
     def test_forbids_nothing_when_the_pause_was_not_acknowledged(self):
         unknown = Called(job_id="job", verb="pause", requested_at=T0 + 22)

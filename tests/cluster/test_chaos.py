@@ -28,7 +28,7 @@ class TestMakeChaos:
         )  # fmt: skip
         assert done.returncode in (0, 1), done.stdout + done.stderr
         [report] = tmp_path.iterdir()
-        assert {path.name for path in report.iterdir()} == {"history.jsonl", "history.svg", "logs.txt"}
+        assert {path.name for path in report.iterdir()} == {"history.jsonl", "history.svg", "logs.tar.gz"}
         records = list(history.read(report / "history.jsonl"))
         assert [record.number for record in records if isinstance(record, Struck)] == [1]
         assert [record.id for record in records if isinstance(record, Healed)] == ["1.0"]
