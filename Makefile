@@ -42,8 +42,8 @@ lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
 	@$(PY) -m benchmarks $(NAME) $(if $(SCALE),--scale $(SCALE)) $(if $(JSON),--json)
 
-chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, CAPS_SECONDS=n
-	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT))
+chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, PULL=1, CAPS_SECONDS=n
+	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT)) $(if $(PULL),--pull)
 	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
 
 fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, with keys of two tenants; SECONDS=600

@@ -22,6 +22,8 @@ from chaos.stage.cluster import StageError
 from scheduler_project.embedded.server import EmbeddedError
 
 REPORTS = Path("chaos-reports")
+#: Jobs of the type that pull workers and Celery's share, with ``--pull``.
+SHARED_JOBS = 12
 
 
 def main() -> int:
@@ -41,6 +43,8 @@ def _run(options: argparse.Namespace, seed: int) -> int:
     profile = PROFILES[options.profile]
     if options.calm is not None:
         profile = replace(profile, calm_seconds=options.calm)
+    if options.pull:
+        profile = replace(profile, shared=SHARED_JOBS)
     faults = (
         profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
     )
@@ -111,6 +115,9 @@ def _options() -> argparse.Namespace:
         action="append",
         choices=[0, *FAULTS],
         help="only this one; 0: none, a control run",
+    )
+    running.add_argument(
+        "--pull", action="store_true", help="with pull workers beside Celery's on one job type, struck first"
     )
     running.add_argument("--calm", type=float, metavar="SECONDS", help="before the first fault")
     judging = commands.add_parser("judge", help="judge a recorded history again")

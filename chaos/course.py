@@ -15,7 +15,7 @@ from chaos.history import Audited, Began, Closed, Effect, Healed, Journal, Recor
 from chaos.judge import judge
 from chaos.load import effects
 from chaos.load.caller import Caller
-from chaos.load.definitions import plans, tenants
+from chaos.load.definitions import plans, shared_plans, tenants
 from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
 
@@ -26,6 +26,8 @@ class Profile:
 
     ``warm_up_seconds``: until code paths and caches are warm; what falls due meanwhile is required, and not timed.
     ``quiet_seconds``: how long what is owed may take at the end, which is looked at every ``look_seconds``.
+    ``shared``: so many jobs more of a type that pull workers serve beside Celery's; with any, there are pull workers,
+    and each fault strikes twice at least, as they are the first to be struck.
     ``environment`` is every process's, beside its own; ``schema`` is executed before the load is made.
     """
 
@@ -40,6 +42,7 @@ class Profile:
     look_seconds: float = 4.0
     environment: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
+    shared: int = 0
 
 
 PROFILES = {
@@ -123,8 +126,10 @@ def _load_and_strike(
         say("calm")
         cluster.wait(profile.calm_seconds)
         for kind in faults:
-            _strike(kind(cluster, caller, rng), cluster, long=profile.long, say=say)
+            _strike(kind(cluster, caller, rng), cluster, profile, say=say)
     _quiet(cluster, profile, say=say)
+    if profile.shared:
+        _say_who_shared(cluster, say=say)
 
 
 def _make_load(
@@ -140,10 +145,26 @@ def _make_load(
         cluster.journal.note(TenantMade(slug=slug, max_in_flight=cap))
     for plan in plans(rng, tenants=caps, jobs=profile.jobs, periods=profile.periods):
         caller.make(plan)
+    if profile.shared:
+        cluster.start_pull_workers(caller.keys[next(iter(caps))])
+        for plan in shared_plans(rng, tenants=caps, jobs=profile.shared):
+            caller.make(plan)
 
 
-def _strike(fault: Fault, cluster: Cluster, *, long: bool, say: Callable[[str], None]) -> None:
-    for strike in range(fault.long_strikes if long else fault.strikes):
+def _say_who_shared(cluster: Cluster, *, say: Callable[[str], None]) -> None:
+    """How many attempts came from which kind of workers. Raises ``StageError`` where it was one kind alone."""
+    of_them = "FROM jobs_attempt a JOIN jobs_job j ON j.id = a.job_id WHERE j.job_type = 'chaos.shared'"
+    [(pulled, attempts)] = cluster.query(
+        f"SELECT count(*) FILTER (WHERE celery_task_id = ''), count(*) {of_them}"
+    )
+    say(f"of {attempts} attempts at what both kinds of workers serve pull workers made {pulled}")
+    if not 0 < pulled < attempts:
+        raise StageError("Only one kind of workers had anything of what both serve: nothing is shown.")
+
+
+def _strike(fault: Fault, cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) -> None:
+    strikes = fault.long_strikes if profile.long else fault.strikes
+    for strike in range(max(strikes, 2) if profile.shared else strikes):
         if strike:
             cluster.wait(fault.gap_seconds)
         what = fault.aim(strike)

@@ -3,8 +3,7 @@
 
     CARILLON_URL=http://127.0.0.1:8000 CARILLON_API_KEY=ck_… python examples/pull_worker.py
 
-One trigger at a time; start several for more. On SIGTERM it finishes what it has in hand.
-"""
+One trigger at a time; start several for more. On SIGTERM it finishes what it has in hand."""
 
 import json
 import os
@@ -15,9 +14,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 BASE = os.environ.get("CARILLON_URL", "http://127.0.0.1:8000").rstrip("/") + "/api/v1"
 KEY = os.environ.get("CARILLON_API_KEY", "")
+HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 WAIT_SECONDS = 20
 NAME = f"{socket.gethostname()}:{os.getpid()}"
 stopping = threading.Event()
@@ -39,10 +40,8 @@ HANDLERS = {"example.word_count": word_count}
 
 
 def post(path, body, tries=5):
-    """The answer's status and JSON. What may be repeated is, while the server cannot be reached."""
-    request = urllib.request.Request(f"{BASE}{path}", json.dumps(body).encode(), method="POST")  # noqa: S310
-    request.add_header("Authorization", f"Bearer {KEY}")
-    request.add_header("Content-Type", "application/json")
+    """The answer's status and JSON. Repeated while the server cannot be reached."""
+    request = urllib.request.Request(f"{BASE}{path}", json.dumps(body).encode(), HEADERS)  # noqa: S310
     for left in reversed(range(tries)):
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -50,26 +49,27 @@ def post(path, body, tries=5):
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code != 429:
                 return error.code, json.load(error)
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             print(f"cannot reach {BASE}: {error}", file=sys.stderr)
-        if left:
-            time.sleep(2)
+        time.sleep(2 if left else 0)
     return 0, {}
 
 
-def keep(grip, seconds, done, lost):
-    """Heartbeats until ``done``; sets ``lost`` when the trigger is cancelled, timed out or no longer ours."""
-    while not done.wait(seconds):
-        status, answer = post("/worker/heartbeat", {"triggers": [grip]}, tries=1)
-        if status == 200 and answer["triggers"][0]["status"] != "held":
-            lost.append(answer["triggers"][0]["status"])
+def keep(grip, seconds, done, lost, once=False):
+    """Heartbeats until ``done``, or one; fills ``lost`` when it is cancelled, timed out or no longer ours."""
+    while not (lost or done.wait(seconds)):
+        _, answer = post("/worker/heartbeat", {"triggers": [grip]}, tries=1)
+        lost += [each["status"] for each in answer.get("triggers", []) if each["status"] != "held"]
+        if once:
             return
 
 
-def run(work, lease_seconds):
+def run(work, lease_seconds, late):
     """Call the handler, and complete with what came of it. A stale fence (409) means: somebody else has it now."""
     grip = {"trigger_id": work["trigger_id"], "fence": work["fence"]}
     done, lost = threading.Event(), []
+    if late and (keep(grip, 0, done, lost, once=True) or lost):
+        return
     threading.Thread(target=keep, args=(grip, lease_seconds / 3, done, lost), daemon=True).start()
     try:
         result = HANDLERS[work["job_type"]](work, lambda: not lost)
@@ -78,8 +78,7 @@ def run(work, lease_seconds):
         what = {"message": str(error), "kind": type(error).__name__}
         report = {"outcome": "failed", "error": what, "permanent": isinstance(error, Permanent)}
     done.set()
-    if lost == ["cancel"]:
-        report = {"outcome": "cancelled"}
+    report = {"outcome": "cancelled"} if lost == ["cancel"] else report
     status, answer = post("/worker/complete", grip | report)
     print(work["job_name"], report["outcome"], status, answer.get("detail", ""), flush=True)
 
@@ -88,9 +87,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     ask = {"worker": NAME, "job_types": list(HANDLERS), "capacity": 1, "wait_seconds": WAIT_SECONDS}
     while not stopping.is_set():
+        asked_at = time.monotonic()
         status, answer = post("/worker/claim", ask, tries=1)
-        for work in answer.get("triggers", []):
-            run(work, answer["lease_seconds"])
+        for work in answer.get("triggers", []):  # of a lease that is over, if the answer was long on its way
+            run(work, answer["lease_seconds"], time.monotonic() - asked_at > WAIT_SECONDS + 5)
         if status != 200:
             print(f"claim answered {status}: {answer}", file=sys.stderr)
             stopping.wait(5)

@@ -22,8 +22,13 @@ class Partition(Fault):
         leader = self.cluster.must("a leader", self.cluster.leader, seconds=30).name
         actors = self.cluster.processes.actors
         others = [name for name, _ in self.cluster.proxies.links if name in actors and name != leader]
-        name = leader if strike % 2 else self.rng.choice(others)
-        self.link = name, self.rng.choice(("postgres", "postgres", "redis"))
+        pulling = [actor.name for actor in self.cluster.processes.named("pull")]
+        if pulling and strike % 4 < 2:  # first a worker of either kind
+            workers = [actor.name for actor in self.cluster.processes.named("worker")]
+            name = self.rng.choice(workers if strike % 4 else pulling)
+        else:
+            name = leader if strike % 2 else self.rng.choice(others)
+        self.link = name, "web" if name in pulling else self.rng.choice(("postgres", "postgres", "redis"))
         self.mode = self.rng.choice(list(_MODES))
         self.resets = self.rng.random() < 0.5
         ends = ", then reset" if self.resets else ""

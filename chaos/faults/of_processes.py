@@ -28,8 +28,10 @@ class Killed(Fault):
         found: Actor = self.cluster.must("a leader", self.cluster.leader, seconds=30)
         return found
 
-    def a_worker(self) -> Actor:
-        """A worker with processes to lose."""
+    def a_worker(self, strike: int) -> Actor:
+        """A worker with processes to lose; where there are pull workers, one of them at every other strike."""
+        if strike % 2 == 0 and (pulling := self.cluster.processes.named("pull")):
+            return self.rng.choice(pulling)
         return self.rng.choice(
             [worker for worker in self.cluster.processes.named("worker") if worker.family()]
         )
@@ -40,7 +42,7 @@ class WorkerDies(Killed):
 
     def aim(self, strike: int) -> str:
         self.cluster.wait(self.rng.uniform(0, 2))
-        self.victim = self.a_worker()
+        self.victim = self.a_worker(strike)
         return f"kill -9 {self.victim.name}"
 
 
@@ -77,7 +79,7 @@ class WorkerFreezes(Frozen):
     number, long_strikes, hold_seconds, after_seconds = 4, 3, 60.0, 20.0
 
     def aim(self, strike: int) -> str:
-        self.victim = self.a_worker()
+        self.victim = self.a_worker(strike)
         return f"SIGSTOP {self.victim.name} for {self.hold_seconds:g} s"
 
 
@@ -90,7 +92,7 @@ class RollingDeploy(Killed):
         return "SIGTERM to each process in turn"
 
     def inject(self) -> None:
-        for prefix in ("web", "beat", "worker"):
+        for prefix in ("web", "beat", "worker", "pull"):
             for actor in self.cluster.processes.named(prefix):
                 self.victim, self._lives = actor, actor.lives
                 self.cluster.processes.terminate(actor)

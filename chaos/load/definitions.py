@@ -104,6 +104,9 @@ _BUSY = (0.4, 1.4)
 #: Well within its time-out: what is given up is tried again, and the receiver saw it twice.
 LONGEST_SECONDS = 7.0
 
+SHARED_CRON = "*/5 * * * * ?"
+SHARED_SECONDS = (0.2, 0.5)
+
 
 def tenants(count: int) -> dict[str, int]:
     """Caps on triggers in flight by slug; the last tenant's is one that it meets."""
@@ -126,6 +129,24 @@ def plans(
             every = min(every, periods[0] + 3)
             kind["seconds"] = min(LONGEST_SECONDS, round(every * rng.uniform(*_BUSY), 1))
         yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, every), **kind)
+
+
+def shared_plans(rng: random.Random, *, tenants: dict[str, int], jobs: int) -> Iterator[Plan]:
+    """So many jobs of the type that both kinds of workers serve; the tenant of every fourth has no pull workers.
+
+    All fall due at once, more than Celery's workers can start: who asks gets a share.
+    """
+    mine, *others = tenants
+    for n in range(jobs):
+        yield Plan(
+            tenant=others[0] if others and n % 4 == 3 else mine,
+            name=f"shared{n}",
+            schedule={"type": "cron", "cron": SHARED_CRON, "cron_dialect": "quartz", "timezone": "UTC"},
+            seconds=round(rng.uniform(*SHARED_SECONDS), 2),
+            job_type="chaos.shared",
+            target="flaky" if n % 6 == 5 else "ok",
+            failures=int(n % 6 == 5),
+        )
 
 
 def _schedule(rng: random.Random, every: int) -> dict[str, Any]:

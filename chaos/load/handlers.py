@@ -7,10 +7,10 @@ import ctypes
 import os
 import resource
 import time
-import urllib.request
 from typing import Any
 
 from chaos.load import effects
+from chaos.load.reports import report
 from jobs.handlers import Context, job_type
 
 #: Long enough to be killed at.
@@ -47,16 +47,20 @@ def once(ctx: Context, payload: dict[str, Any]) -> None:
                 cursor.execute(effects.INSERT, [ctx.job_id, ctx.scheduled_for])
 
 
+@job_type("chaos.shared", pull=True)
+def shared(ctx: Context, payload: dict[str, Any]) -> None:
+    """What pull workers do too: ``chaos.load.pull_worker``."""
+    _report(ctx, payload["url"])
+
+
 def _report(ctx: Context, url: str) -> None:
-    headers = {
-        "X-Carillon-Job": str(ctx.job_id),
-        "X-Carillon-Trigger": str(ctx.trigger_id),
-        "X-Carillon-Scheduled-For": ctx.scheduled_for.isoformat(),
-        "X-Carillon-Attempt": str(ctx.attempt_number),
-        "X-Fence-Token": str(ctx.fence),
-        "X-Execution-Id": str(ctx.attempt_id),
-        "Idempotency-Key": ctx.idempotency_key,
-    }
-    request = urllib.request.Request(url, data=b"", headers=headers, method="POST")
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        answer.read()
+    report(
+        url,
+        job_id=str(ctx.job_id),
+        trigger_id=str(ctx.trigger_id),
+        scheduled_for=ctx.scheduled_for.isoformat(),
+        attempt=ctx.attempt_number,
+        fence=ctx.fence,
+        execution_id=str(ctx.attempt_id),
+        key=ctx.idempotency_key,
+    )

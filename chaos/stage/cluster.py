@@ -31,7 +31,7 @@ from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.stack import EmbeddedStack
 
 CELERY = ("-m", "celery", "-A", "scheduler_project")
-BEATS, WORKERS, CONCURRENCY = 2, 3, 2
+BEATS, WORKERS, CONCURRENCY, PULL_WORKERS = 2, 3, 2, 2
 TURN_SECONDS = 0.05
 
 
@@ -188,12 +188,26 @@ class Cluster:
         self.database.follow(port=self.proxies.links["standby", "upstream"].port, synchronous=synchronous)
 
     def make_tenant(self, slug: str, *, max_in_flight: int) -> str:
-        """An API key of a new tenant."""
+        """An API key of a new tenant, with every scope."""
+        key = ("--api-key", "chaos", "--scopes", "read,write,worker", "--json")
         cap = ("--max-in-flight", str(max_in_flight))
-        made: str = json.loads(self.manage("create_tenant", slug, "--api-key", "chaos", "--json", *cap))[
-            "api_key"
-        ]
+        made: str = json.loads(self.manage("create_tenant", slug, *key, *cap))["api_key"]
         return made
+
+    def start_pull_workers(self, key: str) -> None:
+        """Reference workers that ask with ``key``, each over a link of its own to the web process."""
+        for n in range(1, PULL_WORKERS + 1):
+            name = f"pull{n}"
+            port = self.proxies.add(name, "web", self.web_port)
+            environment = {
+                **{name: value for name, value in os.environ.items() if not name.endswith("_URL")},
+                **self.clocks.environment(name),
+                "PYTHONUNBUFFERED": "1",
+                "CARILLON_URL": f"http://127.0.0.1:{port}",
+                "CARILLON_API_KEY": key,
+            }
+            argv = ("-m", "chaos.load.pull_worker")
+            self.processes.start(Actor(name, argv, environment, self.logs / f"{name}.log"))
 
     def wait(self, seconds: float) -> None:
         """Let the time pass; what has ended is started again."""

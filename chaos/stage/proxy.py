@@ -105,6 +105,12 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+async def _connected(address: str | int) -> Any:
+    if isinstance(address, int):
+        return await asyncio.open_connection("127.0.0.1", address)
+    return await asyncio.open_unix_connection(address)
+
+
 class Proxies:
     """All links of a run, and the thread they live in. A context manager; ``add`` returns the link's port."""
 
@@ -112,7 +118,7 @@ class Proxies:
         self._rng = rng
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
-        self._sockets: dict[str, str] = {}
+        self._servers: dict[str, str | int] = {}
         self.links: dict[tuple[str, str], Proxy] = {}
 
     def __enter__(self) -> "Proxies":
@@ -125,21 +131,17 @@ class Proxies:
         self._thread.join()
         self._loop.close()
 
-    def add(self, process: str, server: str, socket_path: str) -> int:
-        """A link from ``process`` to the server behind a Unix socket, which need not be there yet."""
-        self.point(server, socket_path)
-        link = Proxy(
-            f"{process}-{server}",
-            lambda: asyncio.open_unix_connection(self._sockets[server]),
-            rng=self._rng,
-        )
+    def add(self, process: str, server: str, address: str | int) -> int:
+        """A link from ``process`` to the server behind a Unix socket or a port, which need not be there yet."""
+        self.point(server, address)
+        link = Proxy(f"{process}-{server}", lambda: _connected(self._servers[server]), rng=self._rng)
         self._do(link.open())
         self.links[process, server] = link
         return link.port
 
-    def point(self, server: str, socket_path: str) -> None:
-        """Let new connections over every link to ``server`` go to another socket."""
-        self._sockets[server] = socket_path
+    def point(self, server: str, address: str | int) -> None:
+        """Let new connections over every link to ``server`` go to another socket or port."""
+        self._servers[server] = address
 
     def set(self, process: str, server: str, weather: Weather) -> None:
         """Change one link's weather."""

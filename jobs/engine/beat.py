@@ -20,22 +20,31 @@ from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Lane, Message
 from jobs.engine.publisher import Publisher
-from jobs.engine.pull.lanes import PullLanes
-from jobs.handlers import registry
+from jobs.engine.pull.lanes import PullLanes, Taken, Takers
+from jobs.handlers import JobType, registry
 from jobs.store import db
 from jobs.store.dispatch import messages
 from jobs.wakeups import Listener, Sleep
 
 
-def served_types(pull_lanes: Callable[[], dict[str, Lane]] = dict) -> dict[str, Lane]:
-    """Every registered job type and how it is served, and what ``pull_lanes`` adds."""
-    batching = engine_settings().batching
+def served_types(
+    pull_lanes: Callable[[], dict[str, Lane]] = dict, takers: Callable[[], dict[str, Taken]] = dict
+) -> dict[str, Lane]:
+    """Every registered job type and how it is served, and what ``pull_lanes`` adds. ``takers`` tells of shared ones."""
+    taken = takers()
     return pull_lanes() | {
-        job_type.name: Lane(
-            job_type.max_in_flight, job_type.batch_size if batching else 1, at_once=job_type.is_async
-        )
-        for job_type in registry.all_types()
+        job_type.name: _lane(job_type, taken.get(job_type.name, Taken())) for job_type in registry.all_types()
     }
+
+
+def _lane(job_type: JobType, taken: Taken) -> Lane:
+    return Lane(
+        job_type.max_in_flight,
+        job_type.batch_size if engine_settings().batching else 1,
+        at_once=job_type.is_async,
+        askers=taken.by_tenants,
+        unheard=not taken.by_celery,
+    )
 
 
 def _leave_in_postgres(batch: Sequence[Message]) -> None:
@@ -63,7 +72,7 @@ class LeaderScheduler(Scheduler):
         self._publisher = publisher
         self._cycle = Cycle(
             settings=settings,
-            lanes=partial(served_types, PullLanes()),
+            lanes=partial(served_types, PullLanes(), Takers()),
             publish=publisher,
             ready=publisher.ready,
         )

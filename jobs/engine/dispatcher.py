@@ -33,12 +33,27 @@ SINGLE_MESSAGES = 32
 @dataclass(frozen=True, slots=True)
 class Lane:
     """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
-    whether a worker runs those at once. ``pull``: its workers ask for what is queued; nothing is published."""
+    whether a worker runs those at once.
+
+    ``pull``: its workers ask for what is queued; nothing is published. ``askers``: the tenants whose pull workers ask
+    for what is queued of a type of Celery's; while ``unheard``, as no Celery worker takes its messages, what is theirs
+    is not published either: the broker would fill with messages of what was long done (ADR 18).
+    """
 
     max_in_flight: int | None
     batch_size: int
     at_once: bool = False
     pull: bool = False
+    askers: frozenset[int] = frozenset()
+    unheard: bool = False
+
+    def publishes(self, tenant_id: int) -> bool:
+        """Whether what is queued of the tenant gets a message."""
+        return not self.pull and not (self.unheard and tenant_id in self.askers)
+
+    def is_asked_for(self, tenant_id: int) -> bool:
+        """Whether pull workers may wait for what is queued of the tenant."""
+        return self.pull or tenant_id in self.askers
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +96,9 @@ def dispatch(
 def _publish(
     result: store.Dispatched, lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
 ) -> None:
-    queued = [item for item in result.queued if not lanes[item.job_type].pull]
+    queued = [item for item in result.queued if lanes[item.job_type].publishes(item.tenant_id)]
     crash_point("dispatch.after_commit")
-    if len(queued) < len(result.queued):
+    if any(lanes[item.job_type].is_asked_for(item.tenant_id) for item in result.queued):
         wake_pull_workers()
     try:
         if queued:

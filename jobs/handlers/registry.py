@@ -59,6 +59,7 @@ class JobType:
     is_async: bool
     target: Callable[[dict[str, Any]], str] | None = None
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
+    pull: bool = False
 
     @property
     def queue(self) -> str:
@@ -90,6 +91,7 @@ def job_type(
     max_in_flight: int | None = None,
     target: Callable[[dict[str, Any]], str] | None = None,
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None,
+    pull: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function, plain or ``async``, as the handler of jobs whose ``job_type`` is
     ``name``.
@@ -101,6 +103,8 @@ def job_type(
     with a valid payload (``host`` or ``host:port``, at most 255 characters), for the rate limits of targets.
     ``secrets`` names the tenant's secrets that a valid payload refers to, by the field that does
     (``{"payload.url": ["token"]}``): the handler finds their values in ``ctx.secrets``.
+    ``pull``: tenants' pull workers may claim triggers of it too, each its own tenant's (docs/pull-workers.md); not of a
+    type with ``secrets``, whose values no pull worker is told.
     The first paragraph of the docstring becomes the
     type's description. Raises ``RegistrationError``.
     """
@@ -112,6 +116,11 @@ def job_type(
     if timeout_seconds <= 0 or batch_size < 1 or (max_in_flight is not None and max_in_flight < 1):
         raise RegistrationError(
             f"Job type {name!r}: timeout_seconds must be above 0, batch_size and max_in_flight at least 1."
+        )
+
+    if pull and (secrets is not None or name.startswith(SYSTEM_PREFIX)):
+        raise RegistrationError(
+            f"Job type {name!r}: pull workers are told no secrets, and nothing of Carillon's own; leave out pull."
         )
 
     def register(handler: Handler) -> Handler:
@@ -132,6 +141,7 @@ def job_type(
             is_async=inspect.iscoroutinefunction(handler),
             target=target,
             secrets=secrets,
+            pull=pull,
         )
         return handler
 

@@ -9,7 +9,8 @@ from jobs.models.fields import times_in_range
 class Worker(models.Model):
     """``name`` takes from ``queues`` with ``concurrency`` processes or threads; last heard of at ``seen_at``.
 
-    For people and for ``explain``: nothing that must be true depends on it. Triggers are recovered by their leases.
+    For people, for ``explain``, and for beats that would spare the broker what nobody takes: nothing that must be true
+    depends on it. Triggers are recovered by their leases.
     """
 
     name = models.CharField(max_length=200, primary_key=True)

@@ -11,7 +11,8 @@ from chaos.course import PROFILES
 from chaos.faults import FAULTS
 from chaos.judge.expected import named
 from chaos.judge.limits import OF_FAULT
-from chaos.load.definitions import plans, tenants
+from chaos.load.definitions import Plan, plans, shared_plans, tenants
+from chaos.load.pull_worker import SHARED, reference_worker
 from jobs.actions.definition import parse
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
 from tests.factories import make_tenant
@@ -28,6 +29,23 @@ def drawn(name: str, *, seed: int = 1):
     )
 
 
+def drawn_to_share(*, seed: int = 1) -> list[Plan]:
+    return list(shared_plans(random.Random(seed), tenants=tenants(4), jobs=12))
+
+
+class TestWhatBothKindsOfWorkersServe:
+    def test_is_the_same_for_the_same_seed_and_falls_due_at_once(self):
+        assert drawn_to_share() == drawn_to_share() != drawn_to_share(seed=2)
+        assert len({str(plan.schedule) for plan in drawn_to_share()}) == 1
+
+    def test_is_of_a_tenant_with_pull_workers_and_of_one_without(self):
+        assert {plan.tenant for plan in drawn_to_share()} == {"tenant1", "tenant2"}
+        assert {plan.job_type for plan in drawn_to_share()} == {SHARED}
+
+    def test_is_run_by_the_reference_worker(self):
+        assert list(reference_worker().HANDLERS) == [SHARED]
+
+
 class TestTheLoad:
     @pytest.mark.parametrize("name", PROFILES)
     def test_is_the_same_for_the_same_seed(self, name):
@@ -40,7 +58,7 @@ class TestTheLoad:
         sys.modules.pop("chaos.load.handlers", None)
         importlib.import_module("chaos.load.handlers")
         tenant = make_tenant()
-        for plan in drawn("short"):
+        for plan in [*drawn("short"), *drawn_to_share()]:
             columns = parse(plan.definition(receiver_url="http://127.0.0.1:1"), tenant=tenant, now=NOW)
             assert columns["overlap_policy"] == plan.overlap_policy
             assert columns["delivery"] == plan.delivery

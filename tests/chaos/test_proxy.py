@@ -39,6 +39,16 @@ def asked(connection: socket.socket) -> bytes:
 
 
 class TestALink:
+    def test_leads_to_a_port_as_well(self):
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with Proxies(rng=random.Random(1)) as proxies:
+                port = proxies.add("pull1", "web", server.server_address[1])
+                with connected(port) as connection:
+                    assert asked(connection) == b"hello\n"
+            server.shutdown()
+
     def test_passes_everything_on_in_fair_weather(self, link):
         with connected(link[1]) as connection:
             assert asked(connection) == b"hello\n"

@@ -37,7 +37,7 @@ class TestDispatch:
     def test_queues_what_is_due_under_a_new_fence(self) -> None:
         trigger = make_trigger(make_job(version=3), fence=4)
         result = dispatch()
-        assert result.queued == [store.Queued(trigger.id, 5, "noop")]
+        assert result.queued == [store.Queued(trigger.id, 5, "noop", tenant_id=trigger.tenant_id)]
         stored = row(trigger)
         assert (stored["state"], stored["fence"], stored["job_version"]) == ("queued", 5, 3)
         assert stored["queued_at"] is not None

@@ -409,6 +409,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "workers.announce": lambda s: {"name": "w1", "queues": ["jobs.noop"], "concurrency": 4},
     "workers.leave": lambda s: {"name": "w1"},
     "workers.present": lambda s: {"silence": HOUR, "limit": 1000},
+    "workers.queues_taken": lambda s: {"silence": HOUR, "queues": ["jobs.noop"]},
 }
 
 

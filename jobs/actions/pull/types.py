@@ -105,6 +105,17 @@ def find_type(*, tenant: Tenant, name: str) -> PullType:
     return found
 
 
+def claimable(*, tenant: Tenant, name: str) -> str:
+    """What triggers have as their job type that the tenant's pull workers may claim by ``name``: one of its pull types,
+    or a registered type that is shared with them. Raises ``NotFound``."""
+    try:
+        return find_type(tenant=tenant, name=name).job_type
+    except NotFound:
+        if name in {kind.name for kind in registry.public_types() if kind.pull}:
+            return name
+        raise
+
+
 def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[PullType, bool]:
     """Create the pull type ``name`` or replace its declaration. Returns it and whether it is new; may be repeated.
 

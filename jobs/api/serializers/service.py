@@ -67,7 +67,7 @@ class TenantSerializer(Shape):
 
 class JobTypeSerializer(Shape):
     name = serializers.CharField()
-    pull = serializers.BooleanField(help_text="Declared by you and served by your pull workers.")
+    pull = serializers.BooleanField(help_text="Your pull workers may claim its triggers.")
     description = serializers.CharField()
     timeout_seconds = serializers.FloatField()
     batch_size = serializers.IntegerField()

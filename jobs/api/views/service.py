@@ -90,7 +90,7 @@ class SchedulePreviewView(Endpoint):
 def _present(job_type: JobType) -> dict[str, Any]:
     return {
         "name": job_type.name,
-        "pull": False,
+        "pull": job_type.pull,
         "description": job_type.description,
         "timeout_seconds": seconds(job_type.timeout),
         "batch_size": job_type.batch_size,

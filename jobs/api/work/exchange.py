@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.actions.pull.types import find_type
+from jobs.actions.pull.types import claimable
 from jobs.actions.schedules import instant_text, seconds
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
@@ -66,10 +66,10 @@ class ClaimView(Endpoint):
 
     def _stored(self, job_types: list[str]) -> list[str]:
         try:
-            return [find_type(tenant=self.tenant, name=name).job_type for name in dict.fromkeys(job_types)]
+            return [claimable(tenant=self.tenant, name=name) for name in dict.fromkeys(job_types)]
         except NotFound:
-            known = "declare each with PUT /job-types/{name} first"
-            raise InvalidInput({"job_types": f"Not all of them are pull types of yours; {known}."}) from None
+            known = "declare each with PUT /job-types/{name} first; GET /job-types shows those with pull"
+            raise InvalidInput({"job_types": f"Not all of them are for pull workers; {known}."}) from None
 
 
 class HeartbeatView(Endpoint):

@@ -1,9 +1,16 @@
-"""The lanes of pull types, for the beat: as declared a second ago at most."""
+"""What the beat is to know of pull workers, as it was a second ago at most.
+
+The types they alone serve; and who asks for those of Celery's that they may serve too.
+"""
 
 import time
+from dataclasses import dataclass
 
+from jobs.core.pull import MARK
 from jobs.engine.dispatcher import Lane
+from jobs.handlers import registry
 from jobs.models import PullType
+from jobs.store.insight import workers
 
 REFRESH_SECONDS = 1.0
 
@@ -22,3 +29,38 @@ class PullLanes:
             self._lanes = {job_type: Lane(cap, 1, pull=True) for job_type, cap in caps}
             self._look_at = time.monotonic() + REFRESH_SECONDS
         return self._lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Who takes of a job type that both kinds of workers may serve: Celery's workers or not, and which tenants' own."""
+
+    by_celery: bool = True
+    by_tenants: frozenset[int] = frozenset()
+
+
+class Takers:
+    """Called in every turn of a beat; asks the database once a second, and never where no type is served by both.
+
+    By the workers' presence: who is taken to be there and is not, or the other way round, costs a trigger that nobody
+    is told of its dispatch deadline, as a lost message does.
+    """
+
+    def __init__(self) -> None:
+        self._taken: dict[str, Taken] = {}
+        self._look_at = 0.0
+
+    def __call__(self) -> dict[str, Taken]:
+        """Each registered type with ``pull``. Raises what the database raises."""
+        shared = [job_type for job_type in registry.all_types() if job_type.pull]
+        if shared and time.monotonic() >= self._look_at:
+            queues = workers.queues_taken([job_type.queue for job_type in shared])
+            self._taken = {job_type.name: _taken(job_type.queue, queues) for job_type in shared}
+            self._look_at = time.monotonic() + REFRESH_SECONDS
+        return self._taken
+
+
+def _taken(queue: str, queues: set[str]) -> Taken:
+    marked = f"{queue}{MARK}"
+    tenants = (name.removeprefix(marked) for name in queues if name.startswith(marked))
+    return Taken(queue in queues, frozenset(int(tenant) for tenant in tenants))

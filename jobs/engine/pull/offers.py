@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from jobs.conf import engine_settings
+from jobs.core.pull import shown_name, stored_name
 from jobs.store import db, pull
 from jobs.store.insight import workers
 from jobs.store.pull import Work
@@ -87,12 +88,15 @@ def _take(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) 
 
 
 def _announce(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> None:
-    """Let ``explain`` and the console know of the worker; under its tenant's mark, as names are free."""
+    """Let beats, ``explain`` and the console know of the worker and its queues; under its tenant's mark, as names are
+    free.
+    """
     name = f"{worker}@{tenant_id}"
     now = time.monotonic()
     if _announced.get(name, (0.0, ()))[1] == tuple(job_types) and now < _announced[name][0]:
         return
-    workers.announce(name=name, queues=[f"jobs.{job_type}" for job_type in job_types], concurrency=capacity)
+    queues = [f"jobs.{stored_name(shown_name(job_type), tenant_id=tenant_id)}" for job_type in job_types]
+    workers.announce(name=name, queues=queues, concurrency=capacity)
     if len(_announced) >= MOST_REMEMBERED:
         _announced.clear()
     _announced[name] = (now + workers.ANNOUNCED_EVERY.total_seconds(), tuple(job_types))

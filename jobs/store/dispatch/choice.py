@@ -36,6 +36,7 @@ class Queued:
     job_type: str
     suspect: bool = False
     at_most_once: bool = False
+    tenant_id: int = 0
 
 
 @dataclass(slots=True)
@@ -212,7 +213,14 @@ def _queue(chosen: Sequence[Any]) -> list[Queued]:
     rows = _SQL["dispatch"](ids=[row.id for row in chosen]) if chosen else []
     fences = {row.id: row.fence for row in rows}
     return [
-        Queued(row.id, fences[row.id], row.job_type, row.suspect, row.delivery == Delivery.AT_MOST_ONCE)
+        Queued(
+            row.id,
+            fences[row.id],
+            row.job_type,
+            row.suspect,
+            row.delivery == Delivery.AT_MOST_ONCE,
+            row.tenant_id,
+        )
         for row in chosen
         if row.id in fences
     ]

@@ -25,3 +25,8 @@ def leave(*, name: str) -> None:
 def present(*, limit: int = 1000) -> list[Any]:
     """The workers that are there, by name: rows of ``name``, ``queues``, ``concurrency`` and ``seen_at``."""
     return _SQL["present"](silence=GONE_AFTER, limit=limit)
+
+
+def queues_taken(queues: Sequence[str]) -> set[str]:
+    """Who takes from these: ``jobs.a`` says that a Celery worker does, ``jobs.a@7`` that tenant 7's pull workers do."""
+    return {row.queue for row in _SQL["queues_taken"](silence=GONE_AFTER, queues=list(queues))}

@@ -101,7 +101,8 @@ FROM fact, LATERAL (
     SELECT count(*) FILTER (WHERE alive) AS present, sum(concurrency) FILTER (WHERE alive) AS processes,
            max(seen_at) AS seen_at
     FROM jobs_worker, LATERAL (SELECT seen_at > carillon_now() - %(silence)s::interval AS alive) a
-    WHERE queues @> ARRAY['jobs.' || fact.job_type]::varchar[]) workers, LATERAL (
+    -- And its tenant's own pull workers, of a type that both kinds serve.
+    WHERE queues && ARRAY['jobs.' || fact.job_type, 'jobs.' || fact.job_type || '@' || fact.tenant_id]::varchar[]) workers, LATERAL (
     -- Beats that stand by have a lease as well, to be counted by (leases.sql: share).
     SELECT max(expires_at) AS expires_at FROM jobs_lease WHERE NOT starts_with(name, 'beat/')) leaders
 LEFT JOIN LATERAL (

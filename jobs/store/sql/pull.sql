@@ -4,12 +4,16 @@
 -- name: offer
 -- The queued triggers that a pull worker may claim next, first come first served, but that each level of priority is
 -- worth a second. They stay locked until the claim that follows is committed, so that no two workers are offered the same.
+-- A type without a tenant's mark is served by Celery's workers too: whoever claims first has it, and the message of what
+-- was claimed here claims nothing. What is to have its effects once is left to them, since it takes their ``ctx.once``.
 -- locks: trigger rows, SKIP LOCKED, held to the end of the claim
 -- index: trigger_in_flight
 -- returns: id, fence, job_type, suspect
 SELECT id, fence, job_type, suspect FROM jobs_trigger
 WHERE tenant_id = %(tenant_id)s AND job_type = ANY(%(job_types)s::text[]) AND phase = 'in_flight'
   AND state = 'queued'
+  AND CASE WHEN strpos(job_type, '@') > 0 THEN true
+      ELSE (SELECT delivery FROM jobs_job WHERE id = jobs_trigger.job_id) <> 'exactly_once' END
 ORDER BY queued_at + priority * interval '1 second', id
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -1,4 +1,5 @@
--- Which worker processes are there. A small table, written by each every few seconds; read for people alone.
+-- Which worker processes are there. A small table, written by each every few seconds; read for people, and by beats that
+-- choose whether a message is worth sending.
 
 -- name: announce
 -- Say that a worker is there and what it takes from; forget the others that have been silent for a day.
@@ -23,3 +24,9 @@ SELECT name, queues, concurrency, seen_at FROM jobs_worker
 WHERE seen_at > carillon_now() - %(silence)s::interval
 ORDER BY name
 LIMIT %(limit)s;
+
+-- name: queues_taken
+-- Which of these queues the workers heard of lately take from; pull workers' with their tenant's mark.
+-- returns: queue
+SELECT DISTINCT queue FROM jobs_worker, unnest(queues) AS queue
+WHERE seen_at > carillon_now() - %(silence)s::interval AND split_part(queue, '@', 1) = ANY(%(queues)s::text[]);

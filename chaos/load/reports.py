@@ -1,0 +1,31 @@
+"""Telling the receiver of an execution, in the headers of a webhook. Standard library alone."""
+
+import urllib.request
+
+TIMEOUT_SECONDS = 5.0
+
+
+def report(
+    url: str,
+    *,
+    job_id: str,
+    trigger_id: str,
+    scheduled_for: str,
+    attempt: int,
+    fence: int,
+    execution_id: str,
+    key: str,
+) -> None:
+    """Return when the receiver has answered; raises ``OSError`` when it cannot be reached or answers with an error."""
+    headers = {
+        "X-Carillon-Job": job_id,
+        "X-Carillon-Trigger": trigger_id,
+        "X-Carillon-Scheduled-For": scheduled_for,
+        "X-Carillon-Attempt": str(attempt),
+        "X-Fence-Token": str(fence),
+        "X-Execution-Id": execution_id,
+        "Idempotency-Key": key,
+    }
+    request = urllib.request.Request(url, data=b"", headers=headers, method="POST")
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        answer.read()
