@@ -94,6 +94,12 @@ class EngineSettings(BaseSettings):
         le=3600,
         description="Between asking a handler to stop, interrupting it and ending its process.",
     )
+    drain_seconds: float = Field(
+        25,
+        ge=0,
+        le=86_400,
+        description="After SIGTERM, until what still runs in a prefork worker is handed back.",
+    )
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
     # Web

@@ -93,6 +93,14 @@ def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
         worker.wait_for_the_rest()
 
 
+@worker_shutting_down.connect
+def _let_the_pool_know(**_: Any) -> None:
+    """Its processes hear of a SIGTERM only when they have nothing left to do."""
+    from jobs.engine import worker
+
+    worker.drain()
+
+
 @worker_ready.connect
 def _say_that_we_are_there(sender: Any, **_: Any) -> None:
     """The consumer is told its queues by ``-Q``, ``-X`` and remote control; without a connection it takes nothing."""

@@ -11,21 +11,26 @@ from jobs.engine.worker import keeper as module
 from jobs.engine.worker.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
 from jobs.store.execution import Grip
 
-GRACE = timedelta(seconds=15)
+GRACE, DRAIN = timedelta(seconds=15), timedelta(seconds=25)
 
 
 class Process:
     """What a keeper has in hand and a clock for it; ``ended`` holds the status with which it gave the process up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.ended, self.rescued, self.holds = 1000.0, [], [], []
+        self.now, self.told = 1000.0, False
+        self.ended, self.rescued, self.handed_back, self.holds = [], [], [], []
+        monkeypatch.setattr(module.draining, "begun", lambda: self.told)
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(os, "_exit", self.ended.append)
-        self._keeper = Keeper(lease=timedelta(seconds=30), flush_seconds=0.1, grace=GRACE)
+        self._keeper = Keeper(
+            lease=timedelta(seconds=30), flush_seconds=0.1, grace=GRACE, drain=DRAIN, expendable=True
+        )
 
     def starts_a_handler(self, *, timeout: float = 10.0) -> Hold:
         held = Held(Grip(uuid4(), 1), threading.Event(), deadline=self.now + timeout)
         hold = Hold({held.grip.id: held}, lambda: None, lambda: None, rescue=self.rescued.append)
+        hold.hand_back = lambda: self.handed_back.append(hold)
         self.holds.append(hold)
         return hold
 
@@ -38,6 +43,7 @@ class Process:
 
     def looks(self, *, after: float) -> None:
         self.now += after
+        self._keeper._hand_back_if_drained(self.holds)
         self._keeper._give_up_if_stuck(self.holds)
 
 
@@ -81,3 +87,26 @@ class TestKeeper:
         process.starts_a_handler(timeout=100)
         process.looks(after=NOTICE_SECONDS)
         assert (process.ended, process.rescued) == ([EXIT_STATUS], [False, False])
+
+
+class TestAWorkerToldToStop:
+    def test_waits_for_what_ends_in_time(self, process: Process) -> None:
+        handler = process.starts_a_handler(timeout=600)
+        process.told = True
+        process.looks(after=0.1)
+        process.looks(after=DRAIN.total_seconds() - 0.1)
+        process.stops(handler)
+        process.looks(after=1)
+        assert (process.ended, process.handed_back) == ([], [])
+
+    def test_hands_back_what_does_not_and_ends(self, process: Process) -> None:
+        handlers = [process.starts_a_handler(timeout=600) for _ in range(2)]
+        process.told = True
+        process.looks(after=0.1)
+        process.looks(after=DRAIN.total_seconds())
+        assert (process.ended, process.handed_back) == ([EXIT_STATUS], handlers)
+
+    def test_is_not_one_that_was_not_told(self, process: Process) -> None:
+        process.starts_a_handler(timeout=600)
+        process.looks(after=500)
+        assert process.handed_back == []

@@ -103,6 +103,7 @@ def _the_keeper() -> Keeper:
             lease=settings.worker_lease,
             flush_seconds=settings.finish_flush_ms / 1000,
             grace=timedelta(seconds=settings.stop_grace_seconds),
+            drain=timedelta(seconds=settings.drain_seconds),
             expendable=_expendable,
         )
     return _keeper
@@ -120,6 +121,7 @@ class Batch:
             flush_if_due=self.finisher.flush_if_due,
             flush=self.finisher.flush,
             rescue=self._rescue,
+            hand_back=self._hand_back,
             interrupt=self._interrupt,
         )
         self._at_work: Context | None = None
@@ -243,8 +245,28 @@ class Batch:
             )
             for held in self.hold.waiting()
         ]
-        for row in reap.give_up(surrenders) if surrenders else ():
-            log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
+        _give_up(surrenders)
+
+    def _hand_back(self) -> None:
+        """Before this process ends because its worker was told to: nobody is to wait for a lease to run out."""
+        self.finisher.flush()
+        _give_up(
+            [_return(self.rows[held.grip.id], started=bool(held.deadline)) for held in self.hold.waiting()]
+        )
+
+
+def _give_up(surrenders: Sequence[Surrender]) -> None:
+    for row in reap.give_up(surrenders) if surrenders else ():
+        log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
+
+
+def _return(row: Any, *, started: bool) -> Surrender:
+    """It goes to another worker at once and uncharged, unless it started and may not be started twice."""
+    verdict = judge(row, charged=False) if started else None
+    if verdict is None or verdict.state is TriggerState.RETRYING:
+        verdict = Verdict(Grip(row.id, row.fence), TriggerState.RETRYING, "", timedelta(), charged=False)
+    message = "Its worker was told to stop, and this had not ended CARILLON_DRAIN_SECONDS later."
+    return Surrender(verdict, False, AttemptState.LOST, "handed_back", message)
 
 
 def _surrender(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Surrender:

@@ -4,7 +4,8 @@ It has its own database connection, so a handler that holds the main one cannot 
 the triggers that are still ours: a cancel request, or a trigger that is not ours any more, sets its handler's cancel
 event. One that does not heed it is interrupted after a grace. A handler stuck where no signal reaches it (a C call, an
 event loop that is blocked) is given up a grace after its deadline, or after that interruption: what can be saved of the
-batch is written and the process ends itself, to be replaced by its parent.
+batch is written and the process ends itself, to be replaced by its parent. So does a process whose worker was told to
+stop, some time later: what has not ended by then is handed back, for others to start anew at once.
 """
 
 import os
@@ -14,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
+from jobs.engine.worker import draining
 from jobs.store import db, execution
 from jobs.store.execution import Grip
 from jobs.telemetry import get_logger
@@ -55,7 +58,8 @@ class Held:
 @dataclass(slots=True)
 class Hold:
     """A batch in hand. ``rescue`` writes what can be saved before the process is given up; it is told whether one
-    handler alone is at work in it. ``interrupt`` stops a trigger's handler, if it can be reached.
+    handler alone is at work in it. ``hand_back`` does before it ends because its worker was told to stop. ``interrupt``
+    stops a trigger's handler, if it can be reached.
 
     ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until the last has ended:
     ``ended_at``, in monotonic seconds.
@@ -66,6 +70,7 @@ class Hold:
     flush: Callable[[], None]
     rescue: Callable[[bool], None]
     interrupt: Callable[[UUID], None] = lambda _: None
+    hand_back: Callable[[], None] = lambda: None
     done: set[UUID] = field(default_factory=set)
     lingers: bool = False
     ended_at: float | None = None
@@ -82,15 +87,24 @@ class Keeper:
     """Renews what ``holding`` was given. Made once per process; the thread starts with the first batch after a fork.
 
     ``grace``: how long a handler has to stop by itself before it is interrupted, and then until its process is given
-    up; for a cancel only where the process is ``expendable``, since nobody else's work is in it.
+    up; for a cancel only where the process is ``expendable``, since nobody else's work is in it. ``drain``: how long
+    the handlers of such a process may go on after its worker was told to stop.
     """
 
     def __init__(
-        self, *, lease: timedelta, flush_seconds: float, grace: timedelta, expendable: bool = False
+        self,
+        *,
+        lease: timedelta,
+        flush_seconds: float,
+        grace: timedelta,
+        drain: timedelta,
+        expendable: bool = False,
     ) -> None:
         self._lease = lease
         self._grace = grace.total_seconds()
         self._expendable = expendable
+        self._drain = drain.total_seconds()
+        self._told_at: float | None = None
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
         self._holds: list[Hold] = []
@@ -145,6 +159,7 @@ class Keeper:
                 for hold in holds:
                     self._look_after(hold)
                 self._interrupt_the_heedless(holds)
+                self._hand_back_if_drained(holds)
                 self._give_up_if_stuck(holds)
                 if time.monotonic() >= renew_at:
                     renewed = self._renew([held for hold in holds for held in hold.waiting()])
@@ -198,6 +213,17 @@ class Keeper:
                     held.interrupted_at = now
                     hold.interrupt(held.grip.id)
 
+    def _hand_back_if_drained(self, holds: Sequence[Hold]) -> None:
+        if not (self._expendable and draining.begun()):
+            return
+        now = time.monotonic()
+        self._told_at = self._told_at or now
+        waiting = [held for hold in holds for held in hold.waiting()]
+        if now < self._told_at + self._drain or not waiting:
+            return
+        log.warning("hand back", triggers=[str(held.grip.id) for held in waiting])
+        self._end([hold.hand_back for hold in holds])
+
     def _stuck(self, held: Held, now: float) -> bool:
         if not self._overdue(held, now):
             held.overdue_at = None
@@ -217,9 +243,14 @@ class Keeper:
         if not stuck:
             return
         log.error("stuck", triggers=[str(held.grip.id) for held in started])
+        self._end([partial(hold.rescue, len(started) == 1) for hold in holds])
+
+    @staticmethod
+    def _end(last_words: Sequence[Callable[[], None]]) -> None:
+        """End this process; what its words do not reach any more, the leases' end does."""
         try:
-            for hold in holds:
-                hold.rescue(len(started) == 1)
+            for say in last_words:
+                say()
         except db.DISCONNECTED as error:
             log.warning("finish failed", error=str(error).strip().splitlines()[:1])
         os._exit(EXIT_STATUS)
