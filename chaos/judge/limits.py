@@ -44,7 +44,8 @@ OF_FAULT = {
     4: Limits("worker freezes", RECLAIM_SECONDS, may_outlive=True),
     5: Limits("Postgres crashes", 15 + SERVING_SECONDS),
     6: Limits("Postgres hangs", 20 + SERVING_SECONDS, may_outlive=True),
-    7: Limits("Postgres fails over", RESUME_SECONDS, may_outlive=True),
+    # Away for 5 s, and in every other run for 3 more.
+    7: Limits("Postgres fails over", 8 + SERVING_SECONDS, may_outlive=True),
     8: Limits("Redis forgets", RESUME_SECONDS, may_repeat=False),
     9: Limits("partition", 30 + RESUME_SECONDS, may_outlive=True),
     10: Limits("clock skew", 2, may_repeat=False),
@@ -58,7 +59,7 @@ OF_FAULT = {
     ),
     15: Limits("rolling deploy", 5, may_repeat=False),
     16: Limits("poison job", RECLAIM_SECONDS, by_jobs=True),
-    17: Limits("asynchronous failover", RESUME_SECONDS, may_outlive=True, may_lose=True),
+    17: Limits("asynchronous failover", 8 + SERVING_SECONDS, may_outlive=True, may_lose=True),
 }
 
 EARLY_SECONDS = 0.05

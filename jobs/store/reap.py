@@ -87,5 +87,5 @@ def _columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
 
 
 def reap_queued(*, reign: Reign, deadline: timedelta, limit: int) -> list[Any]:
-    """Return to ``pending`` what was queued longer ago than ``deadline`` (doubling with each unclaimed dispatch)."""
+    """Return to ``pending`` what was queued longer ago than ``deadline``, which doubles from the third dispatch on."""
     return _SQL["reap_queued"](**reign.proof(), deadline=deadline, limit=limit)

@@ -160,9 +160,9 @@ class TestReapQueued:
         assert (stored["state"], stored["queued_at"], stored["fence"]) == ("pending", None, 1)
 
     @pytest.mark.parametrize(
-        ("unclaimed", "deadlines"), [(1, 1), (2, 2), (3, 4), (4, 8), (7, 64), (8, 64), (40, 64)]
+        ("unclaimed", "deadlines"), [(1, 1), (2, 1), (3, 2), (4, 4), (8, 64), (9, 64), (40, 64)]
     )
-    def test_doubles_the_deadline_with_each_unclaimed_dispatch(
+    def test_doubles_the_deadline_from_the_second_unclaimed_dispatch_on(
         self, clock: Any, unclaimed: int, deadlines: int
     ) -> None:
         trigger = make_trigger(state="queued", fence=unclaimed + 2, attempt_count=2)

@@ -89,9 +89,9 @@ WITH verdict AS MATERIALIZED (
 SELECT id, state, reason FROM given_up;
 
 -- name: reap_queued
--- Queued triggers nobody claimed by their deadline: the message was lost, or never sent. The deadline doubles with
--- each dispatch that went unclaimed (fence - attempt_count of them), so that a queue that is merely slow is not
--- flooded with copies.
+-- Queued triggers nobody claimed by their deadline: the message was lost, or never sent. From the second dispatch on
+-- that went unclaimed (of fence - attempt_count) the deadline doubles with each, so that a queue that is merely slow
+-- is not flooded with copies. Not with the first: a broker that forgets twice in a row must not cost a minute more.
 -- transition: queued -> pending
 -- index: trigger_in_flight
 -- returns: id, job_type
@@ -100,7 +100,7 @@ WHERE id = ANY(ARRAY(
         SELECT id FROM jobs_trigger
         WHERE phase = 'in_flight' AND state = 'queued' AND queued_at < carillon_now() - %(deadline)s
           AND queued_at < carillon_now()
-              - %(deadline)s * power(2, least(greatest(fence - attempt_count - 1, 0), 6))
+              - %(deadline)s * power(2, least(greatest(fence - attempt_count - 2, 0), 6))
         ORDER BY queued_at
         LIMIT %(limit)s
         FOR NO KEY UPDATE SKIP LOCKED))
