@@ -109,7 +109,7 @@ def _resumed(all_lags: list[Lag], episode: Episode) -> float:
         if (
             lag.seconds > LATE_SECONDS
             and episode.struck_at <= lag.started_at
-            and lag.due_at < episode.ends_at
+            and lag.due_at + LATE_SECONDS < episode.ends_at  # else the next fault made it late
         ):
             last = max(last, min(lag.started_at, episode.ends_at))
     return last - episode.healed_at

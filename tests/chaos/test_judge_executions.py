@@ -176,6 +176,10 @@ class TestTime:
         verdict = judged(self.late(5, fault=a_fault(5, 28, 30)))
         assert verdict.figures[1].resumed_seconds == pytest.approx(5, abs=0.01)
 
+    def test_says_nothing_of_what_the_next_fault_held_up(self):
+        verdict = judged(self.late(5, fault=[*a_fault(5, 22, 25), *a_fault(6, 31, 34)]))
+        assert [each.resumed_seconds for each in verdict.figures[1:]] == [0, pytest.approx(1, abs=0.01)]
+
     def test_bounds_how_soon_what_was_cut_short_is_taken_up(self):
         records = without(a_run(JOB, more=a_fault(1, 10.3, 12)), delivered_at(firing(1)))
         records += executed(JOB, firing(1), sent=False)
