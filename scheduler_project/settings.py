@@ -169,7 +169,7 @@ REDIS_URL = PLATFORM.redis()
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".
 CELERY_BROKER_URL = PLATFORM.broker()
-CELERY_RESULT_BACKEND = "scheduler_project.results:SummaryBackend"
+CELERY_RESULT_BACKEND = "scheduler_project.worker.results:SummaryBackend"
 CELERY_RESULT_EXTENDED = True
 CELERY_RESULT_EXPIRES = timedelta(days=CARILLON.history_days)
 CELERY_TIMEZONE = "UTC"
@@ -187,6 +187,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_DISABLE_PREFETCH = CELERY_BROKER_URL.startswith(("redis", "sentinel"))
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = True
+CELERY_WORKER_CONSUMER = "scheduler_project.worker.consumer:Consumer"
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None

@@ -56,36 +56,44 @@ class TestTaskResult:
     """A Celery task traced in this process, with the real result backend."""
 
     @staticmethod
-    def deliver(trigger: Trigger, task_id: str) -> None:
-        task = app.tasks[f"jobs.{trigger.job_type}"]
+    def deliver(*triggers: Trigger, task_id: str) -> None:
+        task = app.tasks[f"jobs.{triggers[0].job_type}"]
         tracer = build_tracer(task.name, task, app=app)
         request = {
             "id": task_id,
             "task": task.name,
             "hostname": "w1@test",
-            "argsrepr": "(1 triggers,)",
+            "argsrepr": f"({len(triggers)} triggers,)",
             "is_eager": False,
         }
-        tracer(task_id, ([[str(trigger.id), trigger.fence]],), {}, request)
+        tracer(task_id, ([[str(trigger.id), trigger.fence] for trigger in triggers],), {}, request)
 
     def test_is_a_summary_under_the_id_the_attempt_records(self, perform: Perform) -> None:
-        trigger = queued("noop")
-        self.deliver(trigger, "11111111-1111-4111-8111-111111111111")
+        triggers = [queued("noop"), queued("noop")]
+        self.deliver(*triggers, task_id="11111111-1111-4111-8111-111111111111")
         [kept] = TaskResult.objects.all()
         assert (json.loads(kept.result), kept.status, kept.task_name) == (
-            {"succeeded": 1},
+            {"succeeded": 2},
             "SUCCESS",
             "jobs.noop",
         )
-        assert attempts(trigger)[0].celery_task_id == kept.task_id
-        assert app.backend.get_result(kept.task_id) == {"succeeded": 1}
+        assert {attempts(trigger)[0].celery_task_id for trigger in triggers} == {kept.task_id}
+        assert app.backend.get_result(kept.task_id) == {"succeeded": 2}
+
+    def test_is_left_out_where_one_attempt_says_it_all(self, perform: Perform) -> None:
+        trigger = queued("noop")
+        self.deliver(trigger, task_id="11111111-1111-4111-8111-111111111111")
+        assert not TaskResult.objects.exists()
+        assert [(a.state, a.celery_task_id) for a in attempts(trigger)] == [
+            ("succeeded", "11111111-1111-4111-8111-111111111111")
+        ]
 
     def test_is_neither_overwritten_nor_joined_by_a_stale_copy(self, perform: Perform) -> None:
-        trigger = queued("noop")
+        triggers = [queued("noop"), queued("noop")]
         for task_id in ("a", "a", "b"):
-            self.deliver(trigger, task_id)
+            self.deliver(*triggers, task_id=task_id)
         [kept] = TaskResult.objects.all()
-        assert (kept.task_id, json.loads(kept.result)) == ("a", {"succeeded": 1})
+        assert (kept.task_id, json.loads(kept.result)) == ("a", {"succeeded": 2})
 
     def test_is_none_of_a_message_without_triggers(self, perform: Perform) -> None:
         task = app.tasks["jobs.noop"]
@@ -111,7 +119,7 @@ class TestTaskResult:
             raise RuntimeError("no\0way")
 
         monkeypatch.setattr(worker, "perform", broken)
-        self.deliver(queued("noop"), "a")
+        self.deliver(queued("noop"), task_id="a")
         kept = TaskResult.objects.get()
         assert kept.status == "FAILURE"
         assert "\0" not in (kept.traceback or "")

@@ -1,4 +1,4 @@
-"""The result backend: django-celery-results, written once per message and in one statement.
+"""The result backend: django-celery-results, written at most once per message and in one statement.
 
 The stock backend upserts without condition, so a stale duplicate of a message would overwrite the first result; and it
 takes four statements. Reading is left to the stock backend.
@@ -11,10 +11,12 @@ from django_celery_results.backends import DatabaseBackend
 from jobs.store import db, history
 
 PATIENCE_SECONDS = 5.0
+#: What a message of one trigger comes to as a rule. Its attempt says it all, the Celery task's id included.
+NOTHING_TO_ADD = {"succeeded": 1}
 
 
 class SummaryBackend(DatabaseBackend):
-    """Keeps a batch's summary under its Celery task id."""
+    """Keeps a batch's summary under its Celery task id, unless it is the success of a single trigger."""
 
     def _store_result(
         self,
@@ -25,6 +27,8 @@ class SummaryBackend(DatabaseBackend):
         request: Any = None,
         using: str | None = None,
     ) -> Any:
+        if result == NOTHING_TO_ADD:
+            return result
         db.until_connected(
             lambda: history.store_result(
                 task_id=task_id,
