@@ -133,6 +133,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "jobs.api.schema.finish",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),

@@ -39,19 +39,23 @@ class Loader(yaml.SafeLoader):
         return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
 
 
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 for _tag, _pattern, _first in (
     ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("int", "[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
-    ("float", r"[-+]?[0-9]+\.[0-9]*([eE][-+][0-9]+)?", "-+0123456789"),
+    ("float", r"[-+]?[0-9]+(\.[0-9]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)", "-+0123456789"),
     ("merge", "<<", "<"),
 ):
-    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
-
-
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    # The dumper keeps YAML 1.1's beside ours: it quotes what either kind of reader takes for something else.
+    for _side in (Loader, _Dumper):
+        _side.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first)
+        )
 
 
 def dump(document: Any) -> str:

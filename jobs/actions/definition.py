@@ -65,13 +65,13 @@ _HINTS = {
         ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"), _READ_ONLY
     ),
 }
-_LONGEST_NAME = 200
-_LONGEST_TIMEOUT_SECONDS = 86_400
-_LONGEST_GRACE_SECONDS = 7 * 86_400
-_LONGEST_CATCHUP_SECONDS = 366 * 86_400
-_MOST_CATCHUP = 10_000
-_MOST_FAILURES = 100
-_MOST_CONCURRENT = 1_000_000
+LONGEST_NAME = 200
+LONGEST_TIMEOUT_SECONDS = 86_400
+LONGEST_GRACE_SECONDS = 7 * 86_400
+LONGEST_CATCHUP_SECONDS = 366 * 86_400
+MOST_CATCHUP = 10_000
+MOST_FAILURES = 100
+MOST_CONCURRENT = 1_000_000
 #: Everything but the payload fits into this many bytes.
 _REST_BYTES = 65_536
 #: Fields of a retry policy that have a meaning whatever its kind of back-off.
@@ -209,7 +209,7 @@ def _schedule(document: dict[str, Any], now: datetime, base: Job | None) -> Pars
 
 
 def _name(fields: Fields, *, optional: bool) -> str:
-    name = fields.text("name", _LONGEST_NAME)
+    name = fields.text("name", LONGEST_NAME)
     if not name and "name" not in fields.errors and (not optional or fields.get("name") is not None):
         fields.complain("name", "Is required: 1 to 200 characters, unique among your jobs.")
     return name
@@ -224,7 +224,7 @@ def _type_and_payload(fields: Fields, tenant: Tenant, base: Job | None, kinds: K
     payload = {} if fields.get("payload") is None else fields.get("payload")
     # Once more, because a merge of two payloads may be larger than either.
     fields.collect(lambda: _check_payload(payload, tenant, base))
-    timeout = fields.seconds("timeout_seconds", 0.1, _LONGEST_TIMEOUT_SECONDS)
+    timeout = fields.seconds("timeout_seconds", 0.1, LONGEST_TIMEOUT_SECONDS)
     name = fields.get("job_type")
     if name is None:
         fields.complain("job_type", f"Is required: one of {', '.join(types.names(tenant))}.")
@@ -293,15 +293,15 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
     return {
         "priority": _priority(fields),
         "retry_policy": retry.to_json() if retry else {},
-        "max_concurrent": fields.number("max_concurrent", 1, _MOST_CONCURRENT, default=1, whole=True),
-        "concurrency_key": fields.text("concurrency_key", _LONGEST_NAME),
+        "max_concurrent": fields.number("max_concurrent", 1, MOST_CONCURRENT, default=1, whole=True),
+        "concurrency_key": fields.text("concurrency_key", LONGEST_NAME),
         "misfire_grace": fields.seconds(
-            "misfire_grace_seconds", 1, _LONGEST_GRACE_SECONDS, default=timedelta(seconds=60)
+            "misfire_grace_seconds", 1, LONGEST_GRACE_SECONDS, default=timedelta(seconds=60)
         ),
         "catchup_window": fields.seconds(
-            "catchup_window_seconds", 0, _LONGEST_CATCHUP_SECONDS, default=timedelta(seconds=3600)
+            "catchup_window_seconds", 0, LONGEST_CATCHUP_SECONDS, default=timedelta(seconds=3600)
         ),
-        "max_catchup": fields.number("max_catchup", 1, _MOST_CATCHUP, default=100, whole=True),
+        "max_catchup": fields.number("max_catchup", 1, MOST_CATCHUP, default=100, whole=True),
         **{
             name: fields.word(name, accepted, default=defaults[name], later=list(kind))
             for name, (kind, accepted) in ACCEPTED.items()
@@ -312,7 +312,7 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
 def _telling(fields: Fields) -> dict[str, Any]:
     given = fields.get("notify")
     notify = None if given is None else fields.collect(lambda: read_notify(given), under="notify")
-    most = fields.number("pause_after_failures", 1, _MOST_FAILURES, whole=True)
+    most = fields.number("pause_after_failures", 1, MOST_FAILURES, whole=True)
     return {"notify": notify, "watched": is_watched(notify), "pause_after_failures": most}
 
 

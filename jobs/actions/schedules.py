@@ -20,7 +20,7 @@ from jobs.models import Job
 
 #: How long ago a ``run_at`` may lie and still fire at once: the time a request may take, and clocks that differ.
 LATE_ALLOWANCE = timedelta(seconds=60)
-_LONGEST_JITTER_SECONDS = 86_400
+LONGEST_JITTER_SECONDS = 86_400
 _OWN_FIELDS = {
     ScheduleType.CRON: ("cron", "cron_dialect", "timezone", "dst_policy"),
     ScheduleType.INTERVAL: ("every_seconds",),
@@ -87,7 +87,7 @@ def parse_schedule(document: object, *, anchor: datetime) -> ParsedSchedule:
         dst_policy=fields.word("dst_policy", list(DstPolicy), default=DstPolicy.VIXIE.value),
         cron_dialect=fields.word("cron_dialect", list(CronDialect), default=CronDialect.UNIX.value),
     )
-    jitter = fields.seconds("jitter_seconds", 0, _LONGEST_JITTER_SECONDS, default=timedelta())
+    jitter = fields.seconds("jitter_seconds", 0, LONGEST_JITTER_SECONDS, default=timedelta())
     _check(schedule, jitter, fields)
     fields.finish()
     return ParsedSchedule(_canonical(schedule), jitter)

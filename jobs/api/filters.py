@@ -7,9 +7,12 @@ from typing import Any
 from django import forms
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 
+from jobs.actions.definition import LONGEST_NAME
 from jobs.actions.fields import parse_instant
-from jobs.actions.labels import read_selector
+from jobs.actions.labels import SELECTOR, read_selector
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
@@ -17,7 +20,7 @@ from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import PHASES, REASONS, JobStatus, TriggerState
 from jobs.models import Job, JobLabel, SkippedRange, Trigger
 
-_REASONS = tuple(reason for reasons in REASONS.values() for reason in reasons)
+EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
 
 
 class _InstantField(forms.CharField):
@@ -37,10 +40,12 @@ class _InstantField(forms.CharField):
         return instant
 
 
+@extend_schema_field(OpenApiTypes.DATETIME)
 class InstantFilter(filters.Filter):
     field_class = _InstantField
 
 
+@extend_schema_field({"type": "string", "maxLength": 63, "pattern": "^[^\\u0000]*$"})
 class JobTypeFilter(filters.CharFilter):
     """By the name its tenant knows a type by, whichever kind it is."""
 
@@ -66,6 +71,7 @@ class _LabelsField(forms.CharField):
             raise forms.ValidationError(error.errors[""]) from None
 
 
+@extend_schema_field({"type": "string", "pattern": SELECTOR})
 class LabelsFilter(filters.Filter):
     """Jobs with every label that is named, each found through the labels' own table."""
 
@@ -77,6 +83,11 @@ class LabelsFilter(filters.Filter):
             having = JobLabel.objects.filter(tenant_id=tenant_id, key=key, value=word)
             queryset = queryset.filter(id__in=having.values("job_id"))
         return queryset
+
+
+@extend_schema_field({"type": "string", "maxLength": LONGEST_NAME, "pattern": "^[^\\u0000]*$"})
+class NameFilter(filters.CharFilter):
+    """A name, or how it begins."""
 
 
 class ListFilter(filters.FilterSet):
@@ -119,9 +130,9 @@ class JobFilter(ListFilter):
     priority = filters.ChoiceFilter(
         choices=_choices(priority.label for priority in Priority), method="by_label"
     )
-    name = filters.CharFilter(max_length=200, label="The exact name.")
-    name_prefix = filters.CharFilter(
-        max_length=200,
+    name = NameFilter(max_length=LONGEST_NAME, label="The exact name.")
+    name_prefix = NameFilter(
+        max_length=LONGEST_NAME,
         method="by_prefix",
         label="How the name begins; the list is then in the order of names.",
     )
@@ -166,7 +177,7 @@ class FiringFilter(ListFilter):
     """Filters of triggers that make sense for the dead ones and for one job's alike."""
 
     job_type = JobTypeFilter(max_length=63)
-    reason = filters.ChoiceFilter(choices=_choices(_REASONS))
+    reason = filters.ChoiceFilter(choices=_choices(EVERY_REASON))
     scheduled_for_after = InstantFilter(
         field_name="scheduled_for", lookup_expr="gte", label="This instant or later."
     )

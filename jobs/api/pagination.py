@@ -131,7 +131,11 @@ class IdCursorPagination(CursorPagination):
             "description": f"{orderings[0]} by default; a minus sign turns it round.",
             "schema": {"type": "string", "enum": orderings},
         }
-        return [*super().get_schema_operation_parameters(view), ordering]
+        described = super().get_schema_operation_parameters(view)
+        for parameter in described:
+            if parameter["name"] == self.page_size_query_param:
+                parameter["schema"] |= {"minimum": 1, "maximum": self.max_page_size}
+        return [*described, ordering]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         link = {"type": "string", "format": "uri", "nullable": True}

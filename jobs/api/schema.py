@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.serializers import Serializer
 
 from jobs.api.problems import MEDIA_TYPE
 from jobs.api.serializers import ProblemSerializer
@@ -30,21 +31,31 @@ ETAG = OpenApiParameter(
     "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="The version, quoted."
 )
 IF_MATCH = OpenApiParameter(
-    "If-Match", str, OpenApiParameter.HEADER, description='Act only on this version, such as `"3"`.'
-)
-FIELDS = OpenApiParameter(
-    "fields", str, description="Only these fields, such as `id,name`: less to send, and less to compute."
+    "If-Match",
+    {"type": "string", "pattern": '^("[0-9]{1,9}"|\\*)$'},
+    OpenApiParameter.HEADER,
+    description='Act only on this version, such as `"3"`.',
 )
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, OpenApiParameter.HEADER, enum=["*"], description="Create it, or do nothing."
 )
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
-    str,
+    {"type": "string", "pattern": r'^("[!#-\[\]-~]{1,255}"|[!#-\[\]-~]{1,255})$'},
     OpenApiParameter.HEADER,
     description="Do this once: for 24 hours the same request under the same key gets the first answer, with "
     "`Idempotency-Replayed: true`. 1 to 255 printable ASCII characters.",
 )
+
+
+def fields_of(shape: type[Serializer[Any]]) -> OpenApiParameter:
+    """``fields`` of a call that shows ``shape``."""
+    one = "|".join(shape().fields)
+    return OpenApiParameter(
+        "fields",
+        {"type": "string", "pattern": f"^({one})(,({one}))*$"},
+        description="Only these fields, such as `id,name`: less to send, and less to compute.",
+    )
 
 
 def endpoint(
@@ -85,6 +96,52 @@ def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
     for status in sorted(problems):
         described[(status, MEDIA_TYPE)] = OpenApiResponse(ProblemSerializer, description=_MEANING[status])
     return described
+
+
+class VariantsScheme(OpenApiSerializerExtension):
+    """How OpenAPI describes ``Variants``."""
+
+    target_class = "jobs.api.serializers.shared.Variants"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        shapes = [auto_schema.resolve_serializer(shape, direction).ref for shape in self.target.variants]
+        return {self.target.keyword: shapes, "description": self.target.__doc__}
+
+
+def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """What drf-spectacular cannot be told of a single call; runs over the whole description."""
+    components = result["components"]["schemas"]
+    for name, component in components.items():
+        # Requests are read by ``jobs.actions.fields.Fields``, which refuses what it does not know.
+        if name.endswith("Request") and component.get("type") == "object":
+            component.setdefault("additionalProperties", False)
+    for operation in (found for path in result["paths"].values() for found in path.values()):
+        if any(parameter["name"] == "fields" for parameter in operation.get("parameters", ())):
+            _allow_some_fields(operation, components)
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            if {"oneOf", "anyOf"} & components[_name(media["schema"])].keys():
+                operation["requestBody"]["required"] = True
+    return result
+
+
+def _allow_some_fields(operation: dict[str, Any], components: dict[str, Any]) -> None:
+    """Of what the call shows all fields, or those that were asked for."""
+    [media] = operation["responses"]["200"]["content"].values()
+    place, key = media, "schema"
+    page = components[_name(media["schema"])]
+    if "results" in page.get("properties", {}):
+        place, key = page["properties"]["results"], "items"
+    whole = place[key]
+    if "$ref" in whole:
+        name = _name(whole)
+        some = {part: content for part, content in components[name].items() if part != "required"}
+        components[f"Some{name}Fields"] = some
+        place[key] = {"anyOf": [whole, {"$ref": f"#/components/schemas/Some{name}Fields"}]}
+
+
+def _name(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):

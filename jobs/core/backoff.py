@@ -34,11 +34,11 @@ class Jitter(StrEnum):
 
 LONGEST_RETRY_AFTER = timedelta(days=1)
 _LARGEST_JITTER = timedelta(seconds=300)
-_LARGEST_FACTOR = 100
-_MOST_ATTEMPTS = 100
-_SHORTEST_DELAY_SECONDS = 0.1
-_LONGEST_DELAY_SECONDS = 7 * 86_400
-_LONGEST_ELAPSED_SECONDS = 366 * 86_400
+LARGEST_FACTOR = 100
+MOST_ATTEMPTS = 100
+SHORTEST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 7 * 86_400
+LONGEST_ELAPSED_SECONDS = 366 * 86_400
 
 #: Which kinds of back-off each field acts on; a field that would do nothing is refused, for it was meant to
 #: do something.
@@ -148,15 +148,15 @@ class _Reader:
         initial_delay = self.delay("initial_delay_seconds") or default.initial_delay
         policy = RetryPolicy(
             max_attempts=int(
-                self.number("max_attempts", 1, _MOST_ATTEMPTS, whole=True) or default.max_attempts
+                self.number("max_attempts", 1, MOST_ATTEMPTS, whole=True) or default.max_attempts
             ),
             backoff=backoff,
             initial_delay=initial_delay,
-            factor=self.number("factor", 1, _LARGEST_FACTOR) or default.factor,
+            factor=self.number("factor", 1, LARGEST_FACTOR) or default.factor,
             max_delay=self.delay("max_delay_seconds") or max(default.max_delay, initial_delay),
             delays=self.delays() or default.delays,
             jitter=Jitter(self.word("jitter", Jitter) or default.jitter),
-            max_elapsed=self.delay("max_elapsed_seconds", longest=_LONGEST_ELAPSED_SECONDS),
+            max_elapsed=self.delay("max_elapsed_seconds", longest=LONGEST_ELAPSED_SECONDS),
         )
         if policy.max_delay < policy.initial_delay:
             self.errors.setdefault("max_delay_seconds", "Must not be shorter than initial_delay_seconds.")
@@ -205,8 +205,8 @@ class _Reader:
         self.errors.setdefault(path, f"Must be {kind} from {lowest:g} to {highest:g}.")
         return None
 
-    def delay(self, name: str, *, longest: float = _LONGEST_DELAY_SECONDS) -> timedelta | None:
-        seconds = self.number(name, _SHORTEST_DELAY_SECONDS, longest)
+    def delay(self, name: str, *, longest: float = LONGEST_DELAY_SECONDS) -> timedelta | None:
+        seconds = self.number(name, SHORTEST_DELAY_SECONDS, longest)
         return None if seconds is None else timedelta(seconds=seconds)
 
     def delays(self) -> tuple[timedelta, ...]:
@@ -215,11 +215,11 @@ class _Reader:
         if name not in self.document:
             return ()
         values = self.document[name]
-        if not isinstance(values, list) or not 1 <= len(values) <= _MOST_ATTEMPTS:
-            self.errors.setdefault(name, f"Must be a list of 1 to {_MOST_ATTEMPTS} numbers.")
+        if not isinstance(values, list) or not 1 <= len(values) <= MOST_ATTEMPTS:
+            self.errors.setdefault(name, f"Must be a list of 1 to {MOST_ATTEMPTS} numbers.")
             return ()
         read = [
-            self.bounded(f"{name}[{index}]", value, _SHORTEST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS)
+            self.bounded(f"{name}[{index}]", value, SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
             for index, value in enumerate(values)
         ]
         return tuple(timedelta(seconds=seconds) for seconds in read if seconds is not None)

@@ -44,7 +44,13 @@ SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
 }
-EPHEMERAL_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+EPHEMERAL_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    # Two hundred callers at once, each in a thread of its own.
+    "max_connections": "250",
+}
 
 
 class EmbeddedPostgres(EmbeddedServer):

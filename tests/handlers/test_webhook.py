@@ -94,6 +94,26 @@ class TestSignature:
         assert headers["webhook-signature"] == expected
         assert headers["webhook-timestamp"] == str(timestamp)
 
+    def test_of_the_standard_vector_verifies_by_the_specifications_own_library(self, monkeypatch):
+        class AtItsTime(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return cls.fromtimestamp(1614265330, tz)
+
+        monkeypatch.setattr(standardwebhooks.webhooks, "datetime", AtItsTime)
+        headers = signature_headers(
+            SECRET,
+            message_id="msg_p5jXN8AQM9LWM0D4loKWxJek",
+            text='{"test": 2432232314}',
+            now=AtItsTime.now(UTC),
+        )
+        assert standardwebhooks.Webhook(SECRET).verify('{"test": 2432232314}', headers) == {
+            "test": 2432232314
+        }
+        headers["webhook-signature"] = headers["webhook-signature"].replace("J1OE=", "J1OA=")
+        with pytest.raises(standardwebhooks.WebhookVerificationError):
+            standardwebhooks.Webhook(SECRET).verify('{"test": 2432232314}', headers)
+
     def test_signs_with_both_secrets_while_they_rotate(self):
         headers = signature_headers(
             f"{SECRET} {OTHER_SECRET}", message_id="trg_1", text="{}", now=datetime.now(UTC)

@@ -1,5 +1,6 @@
 """Declaring job types, and jobs of them."""
 
+import time
 from typing import Any
 
 import pytest
@@ -60,7 +61,15 @@ class TestDeclaring:
             ({"max_in_flight": 0}, "max_in_flight"),
             ({"payload_schema": []}, "payload_schema"),
             ({"payload_schema": {"type": "thing"}}, "payload_schema.type"),
-            ({"payload_schema": {"pattern": "(a+)+$"}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": 5}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": "("}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": r"(a)\1"}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": "(?=a)a"}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": "(x{1000}){1000}"}}, "payload_schema.pattern"),
+            ({"payload_schema": {"pattern": "x" * 201}}, "payload_schema.pattern"),
+            ({"payload_schema": {"items": {"pattern": "["}}}, "payload_schema.items.pattern"),
+            ({"payload_schema": {"allOf": [{"pattern": "a"}] * 51}}, "payload_schema"),
+            ({"payload_schema": {"patternProperties": {"a": {}}}}, "payload_schema.patternProperties"),
             ({"payload_schema": {"$ref": "http://169.254.169.254/"}}, "payload_schema.$ref"),
             ({"payload_schema": {"$ref": "#/$defs/none"}}, "payload_schema.$ref"),
             ({"payload_schema": {"$id": "file:///etc/passwd"}}, "payload_schema.$id"),
@@ -82,6 +91,33 @@ class TestDeclaring:
     def test_takes_properties_that_are_called_like_keywords(self, service: Caller) -> None:
         schema = {"properties": {"pattern": {"type": "string"}, "$ref": {"const": {"pattern": 1}}}}
         assert service.call("PUT", "/job-types/count", {"payload_schema": schema}).status_code == 201
+
+
+class TestAPattern:
+    def declared(self, service: Caller, pattern: str) -> Any:
+        body = {"payload_schema": {"properties": {"a": {"pattern": pattern}}}}
+        assert service.call("PUT", "/job-types/count", body).status_code in (200, 201)
+
+        def answer(text: str) -> set[str]:
+            given = job(name=f"n{len(text)}", job_type="count", payload={"a": text})
+            answered = service.post("/jobs", given)
+            return set() if answered.status_code == 201 else faulty_fields(answered)
+
+        return answer
+
+    def test_is_searched_for_in_a_payload(self, service: Caller) -> None:
+        answer = self.declared(service, r"^[A-Z]{2}\d{4}$")
+        assert answer("DE1234") == set()
+        assert answer("DE12345") == answer("de1234") == answer("DE\u0661\u0661\u0661\u0661") == {"payload.a"}
+        assert self.declared(service, "b")("abc") == set()
+
+    def test_that_would_match_for_ever_elsewhere_is_soon_done(self, service: Caller) -> None:
+        answer, began = self.declared(service, "^(a+)+$"), time.thread_time()
+        assert answer("a" * 50_000 + "!") == {"payload.a"}
+        assert time.thread_time() - began < 1
+
+    def test_is_not_tried_on_a_text_too_long_for_it(self, service: Caller) -> None:
+        assert self.declared(service, "(a?){900}b$")("a" * 50_000) == {"payload"}
 
 
 class TestDeleting:

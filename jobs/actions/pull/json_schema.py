@@ -1,8 +1,8 @@
 """JSON Schemas from outside: checked when they are declared, and asked with a bound on what an answer may cost.
 
 A schema can make its reader work exponentially (``allOf`` of references to ``allOf``), read files and fetch URLs
-(``$ref``), or match a text for ever (``pattern``). So references stay within ``$defs``, patterns are refused, and a
-check has so much of a processor's time. Draft 2020-12.
+(``$ref``), or match a text for ever (``pattern``). So references stay within ``$defs``, patterns are RE2's
+(``patterns``), and a check has so much of a processor's time. Draft 2020-12.
 """
 
 import json
@@ -14,6 +14,7 @@ import jsonschema
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
+from jobs.actions.pull import patterns
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
 
@@ -22,6 +23,7 @@ MAX_SCHEMA_DEPTH = 24
 #: What checking one payload may take of a processor; one of 64 KiB against a plain schema takes a tenth of it.
 MOST_SECONDS = 0.5
 MOST_ERRORS = 20
+MOST_PATTERNS = 50
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REFUSED = {
     "$id": "Leave it out: references stay within the schema.",
@@ -29,8 +31,7 @@ _REFUSED = {
     "$dynamicRef": "Use $ref.",
     "$dynamicAnchor": "Use $ref.",
     "$vocabulary": "Leave it out.",
-    "pattern": "Patterns are not taken, as some match for ever; use enum, const, minLength or maxLength.",
-    "patternProperties": "Patterns are not taken; use properties or additionalProperties.",
+    "patternProperties": "Not taken; use properties or additionalProperties.",
 }
 #: Keywords whose members are named by the caller, and keywords whose content is data.
 _NAMED = frozenset({"properties", "$defs", "dependentSchemas"})
@@ -51,6 +52,7 @@ def check_schema(schema: object, *, field: str) -> None:
     definitions = schema.get("$defs")
     names = set(definitions) if isinstance(definitions, dict) else set()
     _refuse_keywords(schema, field, {"#", *(f"#/$defs/{name}" for name in names)})
+    _check_patterns(schema, field)
     try:
         Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -65,7 +67,7 @@ def validate(value: object, schema: dict[str, Any], *, field: str) -> None:
             errors.setdefault(_path(field, found.absolute_path), []).append(_words(found))
             if len(errors) >= MOST_ERRORS:
                 break
-    except (_TooMuch, RecursionError):
+    except (_TooMuch, patterns.TooCostly, RecursionError):
         _refuse(
             field, "Checking it against the type's schema takes too long; simplify the schema or the payload."
         )
@@ -92,6 +94,33 @@ def _refuse_keywords(schema: object, path: str, references: set[str]) -> None:
             _refuse_keywords(content, here[:200], references)
 
 
+def _check_patterns(schema: dict[str, Any], field: str) -> None:
+    found = list(_patterns(schema, field))
+    if len(found) > MOST_PATTERNS:
+        _refuse(field, f"Has {len(found)} patterns; at most {MOST_PATTERNS} are taken.")
+    for path, pattern in found:
+        if fault := patterns.fault(pattern):
+            _refuse(path, fault)
+
+
+def _patterns(schema: object, path: str) -> Iterator[tuple[str, object]]:
+    """Each ``pattern`` that is a keyword, with its path; the walk of ``_refuse_keywords``."""
+    if isinstance(schema, list):
+        for index, item in enumerate(schema):
+            yield from _patterns(item, f"{path}[{index}]")
+    if not isinstance(schema, dict):
+        return
+    for keyword, content in schema.items():
+        here = f"{path}.{keyword}"[:200]
+        if keyword == "pattern":
+            yield here, content
+        elif keyword in _NAMED and isinstance(content, dict):
+            for name, inner in content.items():
+                yield from _patterns(inner, f"{here}.{name}"[:200])
+        elif keyword not in _DATA:
+            yield from _patterns(content, here)
+
+
 def _timed(schema: dict[str, Any]) -> Any:
     """A validator of ``schema`` that gives up by ``_TooMuch`` once its time is over."""
     until = time.thread_time() + MOST_SECONDS
@@ -104,8 +133,13 @@ def _timed(schema: dict[str, Any]) -> Any:
 
         return timed
 
-    checks = {**Draft202012Validator.VALIDATORS, "uniqueItems": _unique_items}
+    checks = {**Draft202012Validator.VALIDATORS, "uniqueItems": _unique_items, "pattern": _pattern}
     return extend(Draft202012Validator, {name: timing(check) for name, check in checks.items()})(schema)
+
+
+def _pattern(_: Any, wanted: str, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(instance, str) and not patterns.matches(wanted, instance):
+        yield jsonschema.ValidationError("does not match")
 
 
 def _unique_items(

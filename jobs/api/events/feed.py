@@ -58,13 +58,17 @@ class EventsView(Endpoint):
         parameters=[
             OpenApiParameter(
                 "after",
-                str,
+                {"type": "string", "pattern": f"^({_PLACE.pattern}|{LATEST})$"},
                 description=f"The id of an event, a cursor, or {LATEST}; all that is kept by default.",
             ),
-            OpenApiParameter("limit", int, description=f"1 to {_MOST}; {_FEW} by default."),
+            OpenApiParameter(
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": _MOST},
+                description=f"1 to {_MOST}; {_FEW} by default.",
+            ),
             OpenApiParameter(
                 "Last-Event-ID",
-                str,
+                {"type": "string", "pattern": f"^{_PLACE.pattern}$"},
                 OpenApiParameter.HEADER,
                 description="For streams: as after, and before it.",
             ),

@@ -3,7 +3,8 @@
 from rest_framework import serializers
 
 from jobs.actions.schedules import seconds
-from jobs.api.serializers.shared import Shape
+from jobs.api.filters import EVERY_REASON
+from jobs.api.serializers.shared import Shape, Variants, words
 from jobs.core.policies import Priority
 from jobs.core.pull import shown_name
 from jobs.models import Attempt, SkippedRange, Trigger
@@ -105,18 +106,27 @@ class BackfillSerializer(Shape):
 
 
 class DeadLetterFilterSerializer(Shape):
+    """As in a query of GET /dead-letters."""
+
     job = serializers.UUIDField(required=False)
-    job_type = serializers.CharField(required=False)
-    reason = serializers.CharField(required=False)
+    job_type = serializers.CharField(required=False, max_length=63)
+    reason = words(EVERY_REASON, required=False)
     scheduled_for_after = serializers.DateTimeField(required=False)
     scheduled_for_before = serializers.DateTimeField(required=False)
 
 
-class ReplaySerializer(Shape):
-    """Either ``ids``, or ``filter`` (``{}`` for all of them)."""
+class NamedDeadLettersSerializer(Shape):
+    ids = serializers.ListField(child=serializers.UUIDField(), min_length=1, max_length=1000)
 
-    ids = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=1000)
-    filter = DeadLetterFilterSerializer(required=False)
+
+class MatchingDeadLettersSerializer(Shape):
+    filter = DeadLetterFilterSerializer(help_text="{} means all of them.")
+
+
+class ReplaySerializer(Variants):
+    """Those named, or all that match."""
+
+    variants = (NamedDeadLettersSerializer, MatchingDeadLettersSerializer)
 
 
 class ReplayedSerializer(Shape):

@@ -1,84 +1,102 @@
-"""Jobs and their schedules: as they are written, as they are read, and the firings to come."""
+"""Jobs as they are written and read, and the firings to come."""
 
+from django.core.validators import MaxLengthValidator
 from rest_framework import serializers
 
+from jobs.actions import definition as limits
 from jobs.actions.definition import ACCEPTED
+from jobs.actions.labels import MOST, WORD
 from jobs.actions.notices import ON
-from jobs.api.serializers.shared import Shape, words
-from jobs.core.backoff import Backoff, Jitter
-from jobs.core.policies import CronDialect, DstPolicy, Priority
-from jobs.core.schedule import ScheduleType
+from jobs.api.serializers.schedules import (
+    RetryPolicyChangesSerializer,
+    RetryPolicySerializer,
+    ScheduleChangesSerializer,
+    ScheduleSerializer,
+)
+from jobs.api.serializers.shared import Shape, Variants, line, words
+from jobs.core.policies import Priority
 from jobs.core.states import JobStatus
+from jobs.handlers.registry import NAME as JOB_TYPE
 
 PRIORITIES = [priority.label for priority in Priority]
 
 
-class ScheduleSerializer(Shape):
-    type = words(ScheduleType)
-    cron = serializers.CharField(required=False, max_length=100, help_text="cron: five fields, or a macro")
-    cron_dialect = words(
-        CronDialect, required=False, help_text="cron: quartz has six fields, seconds first, 1 = Sunday"
+class NotifyShape(Shape):
+    on = serializers.ListField(
+        child=words(ON), min_length=1, help_text="failed: an attempt failed and is tried again."
     )
-    timezone = serializers.CharField(
-        required=False, max_length=64, help_text="cron: IANA name; UTC by default"
+    url = serializers.RegexField(
+        r"^[Hh][Tt][Tt][Pp][Ss]?://", required=False, max_length=2048, help_text="Gets a signed webhook."
     )
-    dst_policy = words(DstPolicy, required=False, help_text="cron: where clocks change; vixie by default")
-    every_seconds = serializers.FloatField(required=False, min_value=1, help_text="interval")
-    run_at = serializers.DateTimeField(required=False, help_text="once")
-    starts_at = serializers.DateTimeField(required=False, allow_null=True)
-    ends_at = serializers.DateTimeField(required=False, allow_null=True)
-    jitter_seconds = serializers.FloatField(required=False, min_value=0)
+    email = serializers.EmailField(
+        required=False, max_length=254, help_text="Where the installation sends e-mail."
+    )
 
 
-class RetryPolicySerializer(Shape):
-    max_attempts = serializers.IntegerField(required=False, min_value=1, max_value=100)
-    backoff = words(Backoff, required=False)
-    initial_delay_seconds = serializers.FloatField(required=False)
-    factor = serializers.FloatField(required=False)
-    max_delay_seconds = serializers.FloatField(required=False)
-    delays_seconds = serializers.ListField(child=serializers.FloatField(), required=False)
-    jitter = words(Jitter, required=False)
-    max_elapsed_seconds = serializers.FloatField(required=False)
+class NotifyByWebhookSerializer(NotifyShape):
+    url = serializers.RegexField(
+        r"^[Hh][Tt][Tt][Pp][Ss]?://", max_length=2048, help_text="Gets a signed webhook."
+    )
 
 
-class NotifySerializer(Shape):
-    on = serializers.ListField(child=words(ON), help_text="failed: an attempt failed and is tried again.")
-    url = serializers.CharField(required=False, max_length=2048, help_text="Gets a signed webhook.")
-    email = serializers.EmailField(required=False, help_text="Where the installation sends e-mail.")
+class NotifyByEmailSerializer(NotifyShape):
+    email = serializers.EmailField(max_length=254, help_text="Where the installation sends e-mail.")
+
+
+class NotifySerializer(Variants):
+    """A url, an email, or both."""
+
+    keyword = "anyOf"
+    variants = (NotifyByWebhookSerializer, NotifyByEmailSerializer)
 
 
 class DefinitionSerializer(Shape):
     """A job as it is written."""
 
-    name = serializers.CharField(
-        max_length=200, required=False, help_text="Optional for once and immediate; unique among your jobs."
+    name = line(
+        limits.LONGEST_NAME,
+        required=False,
+        help_text="Optional for once and immediate; unique among your jobs.",
     )
     labels = serializers.DictField(
-        child=serializers.CharField(max_length=63),
+        child=serializers.RegexField(f"^{WORD}$"),
         required=False,
+        validators=[MaxLengthValidator(MOST)],
         help_text="Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them.",
     )
-    job_type = serializers.CharField(max_length=63, help_text="One of GET /job-types.")
+    job_type: serializers.CharField = serializers.RegexField(
+        f"^{JOB_TYPE.pattern}$", help_text="One of GET /job-types."
+    )
     schedule = ScheduleSerializer()
     payload = serializers.DictField(required=False, help_text="As the job type's schema demands.")
     priority = words(PRIORITIES, required=False)
     timeout_seconds = serializers.FloatField(
-        required=False, help_text="Of one attempt; the job type's by default."
+        required=False,
+        min_value=0.1,
+        max_value=limits.LONGEST_TIMEOUT_SECONDS,
+        help_text="Of one attempt; the job type's by default.",
     )
     retry_policy = RetryPolicySerializer(required=False)
     overlap_policy = words(ACCEPTED["overlap_policy"][1], required=False)
-    max_concurrent = serializers.IntegerField(required=False, min_value=1)
-    concurrency_key = serializers.CharField(
+    max_concurrent = serializers.IntegerField(required=False, min_value=1, max_value=limits.MOST_CONCURRENT)
+    concurrency_key = line(
+        limits.LONGEST_NAME,
         required=False,
         allow_blank=True,
-        max_length=200,
         help_text="max_concurrent then bounds all of your jobs with this key together.",
     )
     misfire_policy = words(ACCEPTED["misfire_policy"][1], required=False)
-    misfire_grace_seconds = serializers.FloatField(required=False)
-    catchup_window_seconds = serializers.FloatField(required=False)
+    misfire_grace_seconds = serializers.FloatField(
+        required=False, min_value=1, max_value=limits.LONGEST_GRACE_SECONDS
+    )
+    catchup_window_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=limits.LONGEST_CATCHUP_SECONDS
+    )
     max_catchup = serializers.IntegerField(
-        required=False, min_value=1, max_value=10_000, help_text="backfill: the most missed firings that run"
+        required=False,
+        min_value=1,
+        max_value=limits.MOST_CATCHUP,
+        help_text="backfill: the most missed firings that run",
     )
     delivery = words(ACCEPTED["delivery"][1], required=False)
     notify = NotifySerializer(required=False, allow_null=True, help_text="The tenant's by default.")
@@ -86,7 +104,7 @@ class DefinitionSerializer(Shape):
         required=False,
         allow_null=True,
         min_value=1,
-        max_value=100,
+        max_value=limits.MOST_FAILURES,
         help_text="Pause the job once so many of its firings in a row died.",
     )
 
@@ -94,14 +112,21 @@ class DefinitionSerializer(Shape):
 class ChangesSerializer(DefinitionSerializer):
     """Any part of a definition (JSON merge patch)."""
 
-    job_type = serializers.CharField(max_length=63, required=False)
-    schedule = ScheduleSerializer(required=False)
+    labels = serializers.DictField(
+        child=serializers.RegexField(f"^{WORD}$", allow_null=True),
+        required=False,
+        validators=[MaxLengthValidator(MOST)],
+        help_text="Null takes a label away.",
+    )
+    job_type = serializers.RegexField(f"^{JOB_TYPE.pattern}$", required=False)
+    schedule = ScheduleChangesSerializer(required=False)  # type: ignore[assignment]
+    retry_policy = RetryPolicyChangesSerializer(required=False)  # type: ignore[assignment]
 
 
 class ReplacementSerializer(DefinitionSerializer):
     """The whole of a definition; what is left out goes back to its default. The path holds the name."""
 
-    name = serializers.CharField(max_length=200, required=False, help_text="As in the path, or left out.")
+    name = line(limits.LONGEST_NAME, required=False, help_text="As in the path, or left out.")
 
 
 class ClockChangeSerializer(Shape):
@@ -116,6 +141,7 @@ class JobSerializer(DefinitionSerializer):
     id = serializers.UUIDField()
     name = serializers.CharField()
     labels = serializers.DictField(child=serializers.CharField())
+    job_type = serializers.CharField()
     payload = serializers.DictField()
     retry_policy = RetryPolicySerializer()
     concurrency_key = serializers.CharField(allow_blank=True)

@@ -9,6 +9,22 @@ class Shape(serializers.Serializer[Any]):
     """A JSON object without a table."""
 
 
+class Variants(serializers.Serializer[Any]):
+    """One of several shapes, for OpenAPI; ``keyword`` is ``anyOf`` where some documents fit more than one."""
+
+    keyword = "oneOf"
+    variants: tuple[type[Shape], ...] = ()
+
+
+#: A text on one line, without blanks at its ends. What else is not printable no such expression can say.
+LINE = r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
+
+
+def line(max_length: int, **options: Any) -> serializers.CharField:
+    """``jobs.actions.fields.Fields.text``, described."""
+    return serializers.RegexField(LINE, max_length=max_length, trim_whitespace=False, **options)
+
+
 def words(values: Any, **options: Any) -> serializers.ChoiceField:
     return serializers.ChoiceField(choices=[(str(value), str(value)) for value in values], **options)
 

@@ -4,6 +4,9 @@ from rest_framework import serializers
 
 from jobs.api.serializers.shared import Shape
 
+_B64 = "[A-Za-z0-9+/]"
+_QUAD = f"({_B64}{{4}})"
+
 
 class SecretSerializer(Shape):
     name = serializers.CharField()
@@ -21,7 +24,7 @@ class SecretValueSerializer(Shape):
 
 class NewSigningSecretSerializer(Shape):
     secret = serializers.RegexField(
-        r"^whsec_[A-Za-z0-9+/]{32,86}={0,2}$",
+        rf"^whsec_({_QUAD}{{8,21}}|{_QUAD}{{8,21}}{_B64}{{2}}==|{_QUAD}{{8,20}}{_B64}{{3}}=)$",
         help_text="`whsec_` and the base64 of 24 to 64 random bytes. Never shown again.",
     )
     overlap_seconds = serializers.FloatField(

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
@@ -27,6 +28,7 @@ from jobs.api.serializers.bulk import VERBS
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import CarillonError
 from jobs.models import Operation
+from jobs.store import db
 
 _EXAMPLE = OpenApiExample(
     "Two jobs, both or none",
@@ -69,10 +71,20 @@ class BulkView(Endpoint):
         operation_id="jobs_bulk",
     )
     def post(self, request: Request) -> Response:
-        fields = Fields(self.body(), known=("jobs", "all_or_nothing"))
-        together = fields.flag("all_or_nothing")
+        fields = Fields(self.body(), known=("jobs", "all_or_nothing", "dry_run"))
+        together, dry_run = fields.flag("all_or_nothing"), fields.flag("dry_run")
         fields.finish()
-        outcomes = create_jobs(tenant=self.tenant, definitions=fields.get("jobs"), all_or_nothing=together)
+        if not dry_run:
+            return self._create(fields.get("jobs"), together)
+        with db.atomic():
+            answer = self._create(fields.get("jobs"), together)
+            transaction.set_rollback(True)
+        for result in answer.data["results"]:
+            result.pop("id", None)  # nothing will ever have it
+        return answer
+
+    def _create(self, definitions: object, together: bool) -> Response:
+        outcomes = create_jobs(tenant=self.tenant, definitions=definitions, all_or_nothing=together)
         created = len(drafts(outcomes))
         results = [self._shown(index, outcome) for index, outcome in enumerate(outcomes)]
         return Response({"created": created, "refused": len(outcomes) - created, "results": results})

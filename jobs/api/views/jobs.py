@@ -23,7 +23,7 @@ from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
-from jobs.api.schema import ETAG, FIELDS, IF_MATCH, IF_NONE_MATCH, endpoint
+from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, endpoint, fields_of
 from jobs.api.serializers import (
     AttemptSerializer,
     ChangesSerializer,
@@ -35,6 +35,7 @@ from jobs.api.serializers import (
     StatusSerializer,
     TriggerSerializer,
 )
+from jobs.api.serializers.shared import LINE
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.models import Attempt, Job, SkippedRange, Trigger
@@ -63,6 +64,7 @@ def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[st
     return shown | {name: compute(job, now=now) for name, compute in _COMPUTED.items() if name in shown}
 
 
+_NAME = OpenApiParameter("name", {"type": "string", "pattern": LINE, "maxLength": 200}, OpenApiParameter.PATH)
 _DRY_RUN = OpenApiParameter(
     "dry_run",
     bool,
@@ -87,7 +89,7 @@ class JobsView(Endpoint):
     @endpoint(
         "List jobs, newest first",
         responses={200: JobSerializer(many=True)},
-        parameters=[FIELDS],
+        parameters=[fields_of(JobSerializer)],
         operation_id="jobs_list",
     )
     def get(self, request: Request) -> Response:
@@ -117,7 +119,7 @@ class JobView(Endpoint):
         "Read a job",
         responses={200: JobSerializer},
         problems=(404,),
-        parameters=[ETAG, FIELDS],
+        parameters=[ETAG, fields_of(JobSerializer)],
         operation_id="jobs_read",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -162,7 +164,7 @@ class JobByNameView(Endpoint):
         "Read the job of that name",
         responses={200: JobSerializer},
         problems=(404,),
-        parameters=[ETAG, FIELDS],
+        parameters=[_NAME, ETAG, fields_of(JobSerializer)],
         operation_id="jobs_read_by_name",
     )
     def get(self, request: Request, name: str) -> Response:
@@ -173,7 +175,7 @@ class JobByNameView(Endpoint):
         request=ReplacementSerializer,
         responses={200: JobSerializer, 201: JobSerializer},
         problems=(404, 412, 428),
-        parameters=[ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
+        parameters=[_NAME, ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
         examples=examples.PUT,
         operation_id="jobs_put_by_name",
     )
@@ -304,7 +306,7 @@ class JobTriggersView(Endpoint):
         "List a job's triggers, the latest firing first",
         responses={200: TriggerSerializer(many=True)},
         problems=(404,),
-        parameters=[FIELDS],
+        parameters=[fields_of(TriggerSerializer)],
         operation_id="jobs_triggers",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -334,7 +336,7 @@ class JobAttemptsView(Endpoint):
         "List a job's attempts, newest first",
         responses={200: AttemptSerializer(many=True)},
         problems=(404,),
-        parameters=[FIELDS],
+        parameters=[fields_of(AttemptSerializer)],
         operation_id="jobs_attempts",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -349,7 +351,7 @@ class JobExecutionsView(JobAttemptsView):
         "Alias of /jobs/{id}/attempts",
         responses={200: AttemptSerializer(many=True)},
         problems=(404,),
-        parameters=[FIELDS],
+        parameters=[fields_of(AttemptSerializer)],
         operation_id="jobs_executions",
     )
     def get(self, request: Request, job_id: UUID) -> Response:

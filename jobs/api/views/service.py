@@ -49,7 +49,11 @@ class JobPreviewView(Endpoint):
         responses={200: PreviewSerializer},
         problems=(404, 409),
         parameters=[
-            OpenApiParameter("count", int, description=f"1 to {_MOST_FIRINGS}; {_FEW_FIRINGS} by default.")
+            OpenApiParameter(
+                "count",
+                {"type": "integer", "minimum": 1, "maximum": _MOST_FIRINGS},
+                description=f"{_FEW_FIRINGS} by default.",
+            )
         ],
         operation_id="jobs_preview",
     )

@@ -13,7 +13,7 @@ from jobs.actions.triggers import find_trigger
 from jobs.api import examples
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import FIELDS, endpoint
+from jobs.api.schema import endpoint, fields_of
 from jobs.api.serializers import (
     AttemptSerializer,
     OneTriggerSerializer,
@@ -36,7 +36,7 @@ class TriggersView(Endpoint):
     @endpoint(
         "List triggers, newest first",
         responses={200: TriggerSerializer(many=True)},
-        parameters=[FIELDS],
+        parameters=[fields_of(TriggerSerializer)],
         operation_id="triggers_list",
     )
     def get(self, request: Request) -> Response:
@@ -50,7 +50,7 @@ class TriggerView(Endpoint):
         "Read a trigger",
         responses={200: OneTriggerSerializer},
         problems=(404,),
-        parameters=[FIELDS],
+        parameters=[fields_of(OneTriggerSerializer)],
         operation_id="triggers_read",
     )
     def get(self, request: Request, trigger_id: UUID) -> Response:
@@ -66,7 +66,7 @@ class TriggerAttemptsView(Endpoint):
     @endpoint(
         "List a trigger's attempts, newest first",
         responses={200: AttemptSerializer(many=True)},
-        parameters=[FIELDS],
+        parameters=[fields_of(AttemptSerializer)],
         problems=(404,),
         operation_id="triggers_attempts",
     )
@@ -112,7 +112,7 @@ class DeadLettersView(Endpoint):
     @endpoint(
         "List dead letters, newest first",
         responses={200: TriggerSerializer(many=True)},
-        parameters=[FIELDS],
+        parameters=[fields_of(TriggerSerializer)],
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:

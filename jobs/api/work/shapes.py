@@ -2,11 +2,15 @@
 
 from rest_framework import serializers
 
-from jobs.api.serializers.shared import Shape, words
+from jobs.api.serializers.shared import Shape, Variants, line, words
+from jobs.core.pull import LONGEST_NAME
+
+#: What a tenant may call a type of its own.
+PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{LONGEST_NAME - 1}}}$"
 
 
 class DeclarationSerializer(Shape):
-    description = serializers.CharField(max_length=500, required=False)
+    description = line(500, required=False, allow_blank=True)
     payload_schema = serializers.DictField(
         required=False,
         allow_null=True,
@@ -25,8 +29,13 @@ class DeclarationSerializer(Shape):
 
 
 class ClaimRequestSerializer(Shape):
-    worker = serializers.CharField(max_length=100, help_text="Who asks, for the history of attempts.")
-    job_types = serializers.ListField(child=serializers.CharField(), help_text="1 to 100 of your pull types.")
+    worker = line(100, help_text="Who asks, for the history of attempts.")
+    job_types = serializers.ListField(
+        child=serializers.RegexField(PULL_TYPE),
+        min_length=1,
+        max_length=100,
+        help_text="1 to 100 of your pull types.",
+    )
     capacity = serializers.IntegerField(
         required=False, min_value=1, max_value=100, help_text="How many it can start at once; 1 by default."
     )
@@ -60,7 +69,7 @@ class ClaimedSerializer(Shape):
 
 class ProgressSerializer(Shape):
     fraction = serializers.FloatField(min_value=0, max_value=1)
-    stage = serializers.CharField(required=False, max_length=200)
+    stage = line(200, required=False, allow_blank=True)
 
 
 class ReportSerializer(Shape):
@@ -73,7 +82,7 @@ class ReportSerializer(Shape):
 
 
 class HeartbeatRequestSerializer(Shape):
-    triggers = ReportSerializer(many=True, help_text="1 to 100.")
+    triggers = serializers.ListField(child=ReportSerializer(), min_length=1, max_length=100)
 
 
 class HeldSerializer(Shape):
@@ -97,21 +106,36 @@ class ErrorSerializer(Shape):
     traceback = serializers.CharField(required=False)
 
 
-class CompleteRequestSerializer(Shape):
+class OutcomeSerializer(Shape):
     trigger_id = serializers.UUIDField()
     fence = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
-    outcome = words(("succeeded", "failed", "cancelled"))
-    result = serializers.JSONField(required=False, help_text="Of a success; at most 64 KiB.")
+
+
+class SuccessSerializer(OutcomeSerializer):
+    outcome = words(("succeeded",))
+    result = serializers.JSONField(required=False, help_text="At most 64 KiB.")
+
+
+class FailureSerializer(OutcomeSerializer):
+    outcome = words(("failed",))
     error = ErrorSerializer(required=False)
-    permanent = serializers.BooleanField(
-        required=False, help_text="Of a failure: bury it, no retry can help."
-    )
+    permanent = serializers.BooleanField(required=False, help_text="Bury it, no retry can help.")
     retry_after_seconds = serializers.FloatField(
-        required=False, min_value=0, max_value=86_400, help_text="Of a failure: no retry before."
+        required=False, min_value=0, max_value=86_400, help_text="No retry before."
     )
     pause_job = serializers.BooleanField(
-        required=False, help_text="Of a permanent failure: pause the job, too."
+        required=False, help_text="Pause the job, too; goes with permanent: true."
     )
+
+
+class StoppedSerializer(OutcomeSerializer):
+    outcome = words(("cancelled",))
+
+
+class CompleteRequestSerializer(Variants):
+    """The outcome says which fields it has."""
+
+    variants = (SuccessSerializer, FailureSerializer, StoppedSerializer)
 
 
 class CompletedSerializer(Shape):

@@ -1,6 +1,6 @@
 """``/job-types/{name}``: a tenant's own job types, served by its pull workers."""
 
-from drf_spectacular.utils import OpenApiExample
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -8,7 +8,7 @@ from jobs.actions.pull import types
 from jobs.api.schema import endpoint
 from jobs.api.serializers.service import JobTypeSerializer
 from jobs.api.views.base import Endpoint
-from jobs.api.work.shapes import DeclarationSerializer
+from jobs.api.work.shapes import PULL_TYPE, DeclarationSerializer
 
 _EXAMPLE = OpenApiExample(
     "A type with a schema",
@@ -26,11 +26,19 @@ _EXAMPLE = OpenApiExample(
     request_only=True,
 )
 
+_NAME = OpenApiParameter(
+    "name",
+    {"type": "string", "pattern": PULL_TYPE},
+    OpenApiParameter.PATH,
+    description="Letters, digits, underscores and dots, a letter first.",
+)
+
 
 class JobTypeView(Endpoint):
     @endpoint(
         "Read one of your pull types",
         responses={200: JobTypeSerializer},
+        parameters=(_NAME,),
         problems=(404,),
         operation_id="job_types_read",
     )
@@ -42,6 +50,7 @@ class JobTypeView(Endpoint):
         request=DeclarationSerializer,
         responses={200: JobTypeSerializer, 201: JobTypeSerializer},
         problems=(404, 409),
+        parameters=(_NAME,),
         examples=(_EXAMPLE,),
         operation_id="job_types_declare",
     )
@@ -52,6 +61,7 @@ class JobTypeView(Endpoint):
     @endpoint(
         "Delete one of your pull types; not while it has jobs or unfinished firings",
         responses={204: None},
+        parameters=(_NAME,),
         problems=(404, 409),
         operation_id="job_types_delete",
     )

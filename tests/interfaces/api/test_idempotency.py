@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -184,13 +185,17 @@ class TestWhatIsKept:
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
     def test_two_hundred_make_one_job(self, owner: Caller) -> None:
+        ready = Barrier(200)
+
         def post(_: int) -> Any:
+            caller = Caller(token=owner.token)
+            ready.wait(120)
             try:
-                return told(Caller(token=owner.token).post("/jobs", noop_job(), **keyed()))
+                return told(caller.post("/jobs", noop_job(), **keyed()))
             finally:
                 connection.close()
 
-        with ThreadPoolExecutor(50) as threads:
+        with ThreadPoolExecutor(200) as threads:
             answered = list(threads.map(post, range(200)))
         assert jobs_stored() == 1
         statuses = Counter(answer[0] for answer in answered)

@@ -64,7 +64,7 @@ class TestSchema:
         created = owner.post("/jobs", noop_job()).json()
         answers = {
             "Job": created,
-            "Schedule": created["schedule"],
+            "IntervalSchedule": created["schedule"],
             "Trigger": owner.get("/triggers").json()["results"][0],
             "OneTrigger": owner.get(f"/triggers/{trigger.id}").json(),
             "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],

@@ -1,0 +1,121 @@
+"""What fits the description of the API and is refused all the same, with the reason why no schema can say so.
+
+schemathesis loads this module (``SCHEMATHESIS_HOOKS``). Its own ``positive_data_acceptance`` knows whole operations
+only; the check here takes its place, and lets a 400 pass only if each field that it names has a row below.
+"""
+
+import json
+import re
+from itertools import count
+from typing import Any
+
+import schemathesis
+
+#: What a well-formed request may meet: success, and the state it did not know of.
+STATE = {404, 409, 412, 422, 429}
+
+_TIMES = (
+    "JSON Schema cannot bound a date-time; Carillon stores 2000 to 2100, and nothing that lies in the past."
+)
+_PRINTABLE = "OpenAPI's regular expressions have no classes of Unicode: format characters, odd blanks, bidi."
+_KINDS = "It depends on the type or the back-off that the job has already."
+
+#: (operations by their id, fields, why).
+BEYOND_A_SCHEMA = [
+    (r".*", r"cursor", "A cursor is the server's own text: take it from a page."),
+    (r".*", r"(filter\.)?(scheduled_for|created|updated)_(after|before)", _TIMES),
+    (r"jobs_backfill", r"start|end", _TIMES + " The stretch must be in order and hold a firing of the job."),
+    (
+        r"jobs_(create|bulk|update|put_by_name)",
+        r"job_type",
+        "Which types there are is not of the description.",
+    ),
+    (
+        r"jobs_(create|bulk|update|put_by_name|run)",
+        r"payload\b.*",
+        "Each job type has a schema of its own (GET /job-types), and free JSON holds what Postgres cannot: NUL, 1e300.",
+    ),
+    (
+        r"jobs_(create|bulk|update|put_by_name)",
+        r"name",
+        _PRINTABLE + " A recurring job must have one; a PUT's must be that of the path.",
+    ),
+    (r"jobs_(create|bulk|update|put_by_name)", r"concurrency_key", _PRINTABLE),
+    (r"worker_claim", r"worker", _PRINTABLE),
+    (r"worker_heartbeat", r"triggers\[\d+\]\.progress\.stage", _PRINTABLE),
+    (r"job_types_declare", r"description", _PRINTABLE),
+    (r"(jobs|schedules)_.*", r"schedule\.cron", "Whether a text is cron, and whether it ever fires."),
+    (r"(jobs|schedules)_.*", r"schedule\.timezone", "Which zones there are is not of the description."),
+    (r"(jobs|schedules)_.*", r"(schedule\.(run_at|starts_at|ends_at)|after)", _TIMES),
+    (r"(jobs|schedules)_.*", r"schedule\.jitter_seconds", "It must be shorter than every_seconds."),
+    (
+        r"jobs_(create|bulk|update|put_by_name)",
+        r"retry_policy\.max_delay_seconds",
+        "It must not be shorter than initial_delay_seconds.",
+    ),
+    (r"jobs_update", r"(schedule|retry_policy)\..*", _KINDS),
+    (
+        r"jobs_(create|bulk|update|put_by_name)",
+        r"labels\b.*",
+        "OpenAPI 3.0 has no propertyNames: keys are words as values are.",
+    ),
+    (
+        r"jobs_(create|bulk|update|put_by_name)|tenant_notify",
+        r"(notify\.)?(url|email)",
+        "Whether this installation sends e-mail; and what is a URL is said by no format that readers agree on.",
+    ),
+    (
+        r"jobs_put_by_name",
+        r"If-None-Match",
+        "It contradicts If-Match, and headers cannot exclude each other.",
+    ),
+    (
+        r"job_types_declare",
+        r"payload_schema\b.*",
+        "Whether an object is a JSON Schema, and one that is bounded.",
+    ),
+    (r"worker_claim", r"job_types", "Which types the tenant has declared is not of the description."),
+    (r"worker_heartbeat", r"triggers", "A trigger may be named once; uniqueItems looks at whole objects."),
+    (
+        r"worker_(heartbeat|complete)",
+        r"(triggers\[\d+\]\.checkpoint|result)\b.*",
+        "Free JSON holds what Postgres cannot: NUL, 1e300.",
+    ),
+    (r"worker_complete", r"pause_job", "It goes with permanent: true; OpenAPI 3.0 has no dependentSchemas."),
+]
+
+
+_turns = count()
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """What fits is sent under a key of its own, or it would meet the 422 of another call; and nobody waits for work."""
+    fits = case.meta is not None and case.meta.generation.mode.is_positive
+    if fits and "Idempotency-Key" in (case.headers or {}):
+        case.headers["Idempotency-Key"] = f"fuzz-{next(_turns)}"
+    waits = case.operation.path.endswith("/worker/claim") and isinstance(case.body, dict)
+    if waits and isinstance(case.body.get("wait_seconds"), int | float):
+        case.body["wait_seconds"] = min(case.body["wait_seconds"], 0.1)
+
+
+def _reason(operation: str, field: str) -> str | None:
+    field = re.sub(r"^jobs\[\d+\]\.", "", field)
+    for operations, fields, why in BEYOND_A_SCHEMA:
+        if re.fullmatch(operations, operation) and re.fullmatch(fields, field, re.DOTALL):
+            return why
+    return None
+
+
+@schemathesis.check
+def accepts_what_is_described(ctx: Any, response: Any, case: Any) -> None:
+    """What fits the description is done, or meets a state, or is refused for a reason that is listed."""
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    if response.status_code < 400 or response.status_code in STATE or response.status_code in (401, 403):
+        return
+    operation = case.operation.definition.raw["operationId"]
+    faults = json.loads(response.content).get("errors", [])
+    unexplained = [fault for fault in faults if _reason(operation, fault["field"]) is None]
+    if unexplained or not faults:
+        raise AssertionError(f"{operation} refused with {response.status_code} what fits: {unexplained}")
