@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from jobs.api.serializers.shared import Shape, Variants, line, words
 from jobs.core.pull import LONGEST_NAME
+from jobs.handlers.registry import NAME as JOB_TYPE
 
 #: What a tenant may call a type of its own.
 PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{LONGEST_NAME - 1}}}$"
@@ -31,10 +32,10 @@ class DeclarationSerializer(Shape):
 class ClaimRequestSerializer(Shape):
     worker = line(100, help_text="Who asks, for the history of attempts.")
     job_types = serializers.ListField(
-        child=serializers.RegexField(PULL_TYPE),
+        child=serializers.RegexField(f"^{JOB_TYPE.pattern}$"),
         min_length=1,
         max_length=100,
-        help_text="1 to 100 of your pull types.",
+        help_text="1 to 100 types that pull workers may serve.",
     )
     capacity = serializers.IntegerField(
         required=False, min_value=1, max_value=100, help_text="How many it can start at once; 1 by default."
