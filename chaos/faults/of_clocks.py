@@ -9,7 +9,7 @@ _SKEWS = (300, -300, 3600, -3600)
 class ClockSkew(Fault):
     """One process five minutes or an hour off, by a step in the middle of its work and by one back."""
 
-    number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 10, 2, 6, 10.0, 2.0, 15.0
+    number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 10, 2, 4, 10.0, 2.0, 15.0
 
     @classmethod
     def lacks(cls) -> str:

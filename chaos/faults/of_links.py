@@ -15,7 +15,7 @@ _MODES = {
 class Partition(Fault):
     """One process cut off from one server, in one way or another; at the heal the link is reset as often as not."""
 
-    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 9, 6, 30.0, 20.0, 40.0
+    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 9, 6, 30.0, 10.0, 40.0
 
     def aim(self, strike: int) -> str:
         # Most of all the processes that matter most: the leader, a worker, and then whoever it is.

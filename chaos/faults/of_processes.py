@@ -68,7 +68,7 @@ class Frozen(Killed):
 
 
 class LeaderFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 3, 3, 25.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 3, 2, 25.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.leader()
@@ -76,7 +76,7 @@ class LeaderFreezes(Frozen):
 
 
 class WorkerFreezes(Frozen):
-    number, long_strikes, hold_seconds, after_seconds = 4, 3, 60.0, 20.0
+    number, long_strikes, hold_seconds, after_seconds = 4, 2, 60.0, 20.0
 
     def aim(self, strike: int) -> str:
         self.victim = self.a_worker(strike)

@@ -18,7 +18,7 @@ DEATH_SECONDS = 60.0
 class PostgresCrashes(Fault):
     """``pg_ctl stop -m immediate`` or ``-m fast``, away for 15 s."""
 
-    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 5, 4, 15.0, 20.0, 30.0
+    number, long_strikes, hold_seconds, gap_seconds, after_seconds = 5, 4, 15.0, 15.0, 30.0
 
     def aim(self, strike: int) -> str:
         self.mode = ("immediate", "fast")[strike % 2]
