@@ -15,6 +15,9 @@ def main() -> None:
         os.environ["CARILLON_DATA_DIR"] = data_dir
     from django.core.management import execute_from_command_line
 
+    from scheduler_project.processes.acting import act_as_command
+
+    act_as_command(sys.argv)
     execute_from_command_line(sys.argv)
 
 

@@ -8,5 +8,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         from jobs.conf import engine_settings
         from jobs.handlers import registry
+        from jobs.store.trail.actor import sign_statements
 
+        sign_statements()
         registry.load(engine_settings().handler_modules)

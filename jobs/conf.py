@@ -85,6 +85,7 @@ class EngineSettings(BaseSettings):
     )
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)
+    audit_days: int = Field(400, ge=1, le=3650, description="How long the audit trail is kept.")
 
     # Worker
     worker_lease_seconds: float = Field(30, ge=3, le=600)

@@ -28,6 +28,9 @@ from tenants.actions import create_api_key, create_tenant, revoke_api_key, rotat
 from tenants.models import RANGES, ApiKey, Secret, Tenant, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
+#: Below each page: who changed what is shown.
+TRAIL_LINK = "admin/trail_link.html"
+
 admin.site.unregister(User)
 admin.site.unregister(Group)
 
@@ -95,6 +98,7 @@ class AccessAdmin(ModelAdmin):
 
     show_full_result_count = False
     compressed_fields = True
+    change_form_outer_after_template = TRAIL_LINK
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
@@ -321,8 +325,11 @@ class UserAdmin(BaseUserAdmin, ModelAdmin):
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    change_form_outer_after_template = TRAIL_LINK
 
 
 @admin.register(Group)
 class GroupAdmin(BaseGroupAdmin, ModelAdmin):
     """Permissions by group."""
+
+    change_form_outer_after_template = TRAIL_LINK

@@ -154,6 +154,8 @@ class ApiKey(models.Model):
         READ = "read"
         WRITE = "write"
         WORKER = "worker"
+        #: Reads the audit trail.
+        ADMIN = "admin"
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=100)

@@ -88,6 +88,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     actions_detail = ("run_now", "pause", "resume", "cancel", "delete_for_good")
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
+    change_form_outer_after_template = "admin/trail_link.html"
     conditional_fields = {
         f"schedule_{name}": f"schedule_type == '{kind}'"
         for kind, names in OWN_INPUTS.items()

@@ -3,7 +3,7 @@
 from django.urls import path
 
 from jobs.api import work
-from jobs.api.events import EventsView, TenantNotifyView
+from jobs.api.events import AuditView, EventsView, TenantNotifyView
 from jobs.api.vault import views as vault
 from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
@@ -48,6 +48,7 @@ urlpatterns = [
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
     path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
     path("events", EventsView.as_view(), name="events"),
+    path("audit", AuditView.as_view(), name="audit"),
     path("worker/claim", work.ClaimView.as_view(), name="worker-claim"),
     path("worker/heartbeat", work.HeartbeatView.as_view(), name="worker-heartbeat"),
     path("worker/complete", work.CompleteView.as_view(), name="worker-complete"),

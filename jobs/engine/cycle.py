@@ -69,7 +69,10 @@ class Cycle:
         self._pace = Pace()
         self._agenda = Agenda()
         self._catch_ups = CatchUps(pace=self._pace)
-        self._housekeeper = Housekeeper(retention=timedelta(days=settings.history_days))
+        self._housekeeper = Housekeeper(
+            retention=timedelta(days=settings.history_days),
+            trail_retention=timedelta(days=settings.audit_days),
+        )
         self._reap_at = 0.0
         self._parked_after = START
         self._rates = Rates(shared_buckets())

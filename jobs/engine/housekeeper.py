@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from jobs.engine.notices import notify
-from jobs.store import db, events, history
+from jobs.store import db, events, history, trail
 from jobs.store import jobs as store
 from jobs.store.calls import answers, operations
 from jobs.store.dispatch import messages as dispatch_messages
@@ -28,8 +28,8 @@ _START = UUID(int=0)
 class Housekeeper:
     """Remembers when each chore was last done and how far the walks over finished jobs and timelines have come."""
 
-    def __init__(self, *, retention: timedelta) -> None:
-        self._retention = retention
+    def __init__(self, *, retention: timedelta, trail_retention: timedelta) -> None:
+        self._retention, self._trail_retention = retention, trail_retention
         self._after = _START
         self._versions_after = history.FIRST_ENTRY
         self._complete_at = self._partitions_at = self._purge_at = 0.0
@@ -52,7 +52,8 @@ class Housekeeper:
                 log.info("partition dropped", name=name)
         if now >= self._purge_at:
             # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
-            retire_signing_secrets()
+            with trail.acting_as(trail.ENGINE):
+                retire_signing_secrets()
             self._purge_at = now + (1.0 if self._purge() else PURGE_EVERY_SECONDS)
 
     @staticmethod
@@ -80,6 +81,7 @@ class Housekeeper:
             )
         ]
         full.append(answers.purge(limit=BATCH) >= BATCH)
+        full.append(trail.purge(retention=self._trail_retention, limit=BATCH) >= BATCH)
         self._versions_after, _ = history.purge_versions(
             retention=self._retention, limit=BATCH, after=self._versions_after
         )

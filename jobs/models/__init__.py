@@ -3,6 +3,7 @@
 from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
 from jobs.models.calls.operation import Operation
+from jobs.models.feed.change import Change
 from jobs.models.feed.event import Event
 from jobs.models.feed.reader import FeedReader
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
@@ -16,6 +17,7 @@ __all__ = (
     "Answer",
     "Attempt",
     "CatchUp",
+    "Change",
     "Clock",
     "Effect",
     "Event",

@@ -16,6 +16,7 @@ from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.models.fields import new_id
 from jobs.store import db, events
 from jobs.store.jobs import note_versions
+from jobs.store.trail import ENGINE, acting_as
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -167,7 +168,7 @@ def _sparse(values: list[Any]) -> list[Any]:
 
 def pause_gone(job_ids: Sequence[UUID]) -> None:
     """Pause jobs whose target answered 410 Gone (DESIGN §7)."""
-    with db.atomic():
+    with acting_as(ENGINE), db.atomic():
         note_versions([row.id for row in _SQL["pause_gone"](job_ids=list(job_ids))])
 
 

@@ -9,6 +9,7 @@ from jobs.core.schedule import Schedule, ScheduleType
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.leases import Reign
+from jobs.store.trail import ENGINE, acting_as
 
 _SQL = db.queries("jobs")
 
@@ -75,7 +76,7 @@ def advance(next_fire_ats: dict[UUID, datetime | None]) -> None:
 
 def pause_broken(*, job_id: UUID, reason: str) -> None:
     """Pause a job whose schedule cannot be computed, with the reason."""
-    with db.atomic():
+    with acting_as(ENGINE), db.atomic():
         note_versions([row.id for row in _SQL["pause_broken"](id=job_id, reason=reason)])
 
 

@@ -137,7 +137,7 @@ class TestRetention:
     def test_takes_nothing_that_an_audit_goes_by(self, engine: Engine, clock: Clock) -> None:
         """Four months of outages, edits and pauses, purged every ten days but for the last thirty."""
         job = create("skip", every_seconds=3600)
-        housekeeper = Housekeeper(retention=30 * DAY)
+        housekeeper = Housekeeper(retention=30 * DAY, trail_retention=30 * DAY)
         catch_ups = CatchUps(pace=Pace())
         most = 0
         for tenth in range(1, 13):

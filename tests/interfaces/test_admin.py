@@ -22,7 +22,7 @@ from jobs.admin import dead_letter
 from jobs.admin.job_form import JobForm
 from jobs.admin.shared.lists import first_id_since
 from jobs.explain import GATE_NAMES
-from jobs.models import Job, Lease, SkippedRange, Trigger
+from jobs.models import Change, Job, Lease, SkippedRange, Trigger
 from jobs.store import leases
 from jobs.store.insight import clocks, workers
 from tenants.actions import authenticate, create_api_key, create_tenant
@@ -44,6 +44,7 @@ MODELS = (
     "tenants_tenant",
     "tenants_apikey",
     "tenants_secret",
+    "jobs_change",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -62,6 +63,7 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_lease",
         "django_celery_results_taskresult",
         "tenants_secret",
+        "jobs_change",
     )
 }
 
@@ -86,6 +88,7 @@ class World:
         self.result = TaskResult.objects.create(task_id=self.attempt.celery_task_id, status="SUCCESS")
         self.secret, _ = put_secret(tenant=self.tenant, name="token", value="value of the secret")
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
+        self.change = Change.objects.get(kind="api_key")
 
     def url(self, page: str) -> str:
         rows = {
@@ -97,6 +100,7 @@ class World:
             "tenants_tenant": self.tenant,
             "tenants_apikey": self.key,
             "tenants_secret": self.secret,
+            "jobs_change": self.change,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
         return reverse(f"admin:{page}", args=[row.pk] if row else [])
@@ -279,7 +283,14 @@ class TestLists:
 
     @pytest.mark.parametrize(
         "page",
-        ["jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "django_celery_results_taskresult"],
+        [
+            "jobs_job",
+            "jobs_trigger",
+            "jobs_deadletter",
+            "jobs_attempt",
+            "django_celery_results_taskresult",
+            "jobs_change",
+        ],
     )
     @pytest.mark.parametrize("query", ["", "?q=close", "?p=2"])
     def test_a_list_neither_counts_nor_joins_and_asks_as_much_for_many_rows_as_for_few(

@@ -368,6 +368,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "tenant_id": 1,
         "verb": "pause",
         "filter": "{}",
+        "asked_by": None,
         "most": 10,
     },
     "operations.take": lambda s: {},
@@ -393,6 +394,20 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "error_messages": s.some("stuck"),
     },
     "reap.reap_queued": lambda s: {**REIGN, "deadline": timedelta(seconds=30), "limit": 500},
+    "trail.page": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "after_xid": "7",
+        "after_id": 1,
+        "limit": 100,
+    },
+    "trail.page_of_object": lambda s: {
+        "tenant_id": 1,
+        "object_id": str(one(s.ids)),
+        "after_xid": "7",
+        "after_id": 1,
+        "limit": 100,
+    },
+    "trail.purge": lambda s: {"retention": HOUR, "limit": 1000},
     "usage.load": lambda s: {"tenant_id": s.tenant_ids[0] if s.tenant_ids else 1},
     "usage.latest_starts": lambda s: {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,

@@ -1,7 +1,8 @@
 """Operations: pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers.
 
 Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction: what it does
-and how far it has come commit together, so that a crash loses no item and does none twice. Which items match is the
+and how far it has come commit together, so that a crash loses no item and does none twice. The audit trail names who
+asked for it. Which items match is the
 caller's business: a ``Select`` gives the next of them.
 """
 
@@ -16,6 +17,7 @@ from jobs.core.errors import CarillonError, Conflict, NotFound
 from jobs.models import Operation
 from jobs.store import db, lifecycle
 from jobs.store.calls import operations as store
+from jobs.store.trail import Actor, acting_as
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
@@ -86,7 +88,7 @@ def advance(select: Select) -> bool:
         if operation is None:
             return False
         try:
-            with db.atomic():
+            with acting_as(operation.asked_by and Actor(**operation.asked_by)), db.atomic():
                 _do_slice(operation, select)
         except db.DISCONNECTED:
             raise

@@ -21,6 +21,7 @@ _ACCESS = (
     ("Secrets", "lock", "admin:tenants_secret_changelist", "tenants.view_secret"),
     ("Operators", "person", "admin:auth_user_changelist", "auth.view_user"),
     ("Groups", "group", "admin:auth_group_changelist", "auth.view_group"),
+    ("Audit trail", "history", "admin:jobs_change_changelist", "jobs.view_change"),
 )
 _ENGINE = (
     ("Leases", "flag", "admin:jobs_lease_changelist", "jobs.view_lease"),

@@ -1,6 +1,7 @@
-"""The event feed over the API, in pages or as server-sent events, and who is told of what."""
+"""The event feed over the API, in pages or as server-sent events, who is told of what, and the audit trail."""
 
 from jobs.api.events.feed import EventsView
 from jobs.api.events.notify import TenantNotifyView
+from jobs.api.events.trail import AuditView
 
-__all__ = ("EventsView", "TenantNotifyView")
+__all__ = ("AuditView", "EventsView", "TenantNotifyView")

@@ -106,7 +106,7 @@ class EventsView(Endpoint):
         streams = isinstance(request.accepted_renderer, EventStreamRenderer)
         given = request.headers.get("Last-Event-ID") if streams else None
         after = (
-            _place(given, field="Last-Event-ID")
+            place_of(given, field="Last-Event-ID")
             if given
             else _after(request, default=LATEST if streams else "")
         )
@@ -115,7 +115,7 @@ class EventsView(Endpoint):
             # nginx would gather what is to arrive at once.
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
-        limit = _limit(request)
+        limit = limit_of(request)
         rows = events.page(tenant_id=self.tenant.id, after=after, limit=limit)
         last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"
         return Response(
@@ -127,17 +127,17 @@ def _after(request: Request, *, default: str) -> Place:
     given = request.query_params.get("after", default)
     if given == LATEST:
         return events.horizon()
-    return _place(given, field="after") if given else START
+    return place_of(given, field="after") if given else START
 
 
-def _place(given: str, *, field: str) -> Place:
+def place_of(given: str, *, field: str) -> Place:
     match = _PLACE.fullmatch(given)
     if match is None:
         raise InvalidInput({field: f"Must be the id of an event or a cursor, such as 7512-42, or {LATEST}."})
     return Place(int(match[1]), int(match[2]))
 
 
-def _limit(request: Request) -> int:
+def limit_of(request: Request) -> int:
     given = request.query_params.get("limit", str(_FEW))
     if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST:
         raise InvalidInput({"limit": f"Must be a whole number from 1 to {_MOST}."})

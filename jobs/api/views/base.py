@@ -15,6 +15,7 @@ from rest_framework.serializers import Serializer
 from jobs.api.calls import idempotency, rates
 from jobs.api.filters import ListFilter
 from jobs.core.errors import InvalidInput
+from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
 
 _LONGEST_NAME_SHOWN = 40
@@ -48,6 +49,8 @@ class Endpoint(GenericAPIView[Any]):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        key: Any = request.auth
+        identify(Actor(ActorKind.API_KEY, f"ck_{key.prefix} {key.name}"))
         # WSGI as Django reads it takes a body of unknown length for none; say so instead of losing it.
         if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
             raise LengthRequired

@@ -26,6 +26,8 @@ class Operation(models.Model):
     refused = models.PositiveBigIntegerField(default=0)
     refusals = models.JSONField(default=list)
     cancelled = models.BooleanField(default=False)
+    #: The actor in whose name the beats do it (store.trail); null: nobody said.
+    asked_by = models.JSONField(null=True, editable=False)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.history import first_id_within
+from jobs.store.trail import present_actor
 
 _SQL = db.queries("operations")
 #: Refusals that are told one by one.
@@ -16,9 +17,18 @@ MOST_REFUSALS = 20
 
 
 def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) -> UUID | None:
-    """Put an operation on record; None when ``most`` of the tenant's are unfinished. Call under the tenant's lock."""
+    """Put an operation on record, in the present actor's name; None when ``most`` of the tenant's are unfinished.
+
+    Call under the tenant's lock.
+    """
+    actor = present_actor()
     rows = _SQL["begin"](
-        id=new_id(), tenant_id=tenant_id, verb=verb, filter=json.dumps(dict(wanted)), most=most
+        id=new_id(),
+        tenant_id=tenant_id,
+        verb=verb,
+        filter=json.dumps(dict(wanted)),
+        asked_by=actor and json.dumps(actor.as_dict()),
+        most=most,
     )
     return rows[0].id if rows else None
 

@@ -17,6 +17,7 @@ from jobs.store import db
 from jobs.store.events import Place
 from jobs.store.history import database_now
 from jobs.store.jobs import note_versions
+from jobs.store.trail import ENGINE, acting_as
 
 _SQL = db.queries("notices")
 #: What an event of a kind is called in ``notify.on``.
@@ -83,7 +84,8 @@ def pause_dying(thresholds: Mapping[UUID, int]) -> list[UUID]:
     if not thresholds:
         return []
     dying = [row.id for row in _SQL["dying"](ids=list(thresholds), counts=list(thresholds.values()))]
-    paused = [row.id for row in _SQL["pause_dying"](ids=dying)] if dying else []
+    with acting_as(ENGINE):
+        paused = [row.id for row in _SQL["pause_dying"](ids=dying)] if dying else []
     note_versions(paused)
     return paused
 
@@ -102,19 +104,20 @@ def _system_job(tenant_id: int, job_type: str) -> UUID | None:
 def _make_system_job(tenant_id: int, job_type: str, name: str) -> Job:
     """A job that has no firings of its own, and so is completed from the start; its triggers run all the same."""
     now = database_now()
-    job = Job.objects.create(
-        tenant_id=tenant_id,
-        name=name,
-        job_type=job_type,
-        schedule_type="immediate",
-        status=JobStatus.COMPLETED,
-        timeout=TIMEOUTS[job_type],
-        overlap_policy="allow",
-        max_concurrent=100,
-        misfire_policy="fire_all",
-        partition_key=0,
-        created_at=now,
-        updated_at=now,
-    )
+    with acting_as(ENGINE):
+        job = Job.objects.create(
+            tenant_id=tenant_id,
+            name=name,
+            job_type=job_type,
+            schedule_type="immediate",
+            status=JobStatus.COMPLETED,
+            timeout=TIMEOUTS[job_type],
+            overlap_policy="allow",
+            max_concurrent=100,
+            misfire_policy="fire_all",
+            partition_key=0,
+            created_at=now,
+            updated_at=now,
+        )
     note_versions([job.id])
     return job

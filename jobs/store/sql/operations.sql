@@ -3,9 +3,10 @@
 -- index: operation_unfinished
 -- returns: id
 INSERT INTO jobs_operation (
-    id, tenant_id, verb, filter, cursor, done, refused, refusals, cancelled, created_at, updated_at)
+    id, tenant_id, verb, filter, cursor, done, refused, refusals, cancelled, asked_by, created_at,
+    updated_at)
 SELECT %(id)s, %(tenant_id)s, %(verb)s, %(filter)s::jsonb, '00000000-0000-0000-0000-000000000000', 0, 0, '[]', false,
-       carillon_clock(), carillon_clock()
+       %(asked_by)s::jsonb, carillon_clock(), carillon_clock()
 WHERE (SELECT count(*) FROM jobs_operation WHERE finished_at IS NULL AND tenant_id = %(tenant_id)s) < %(most)s
 RETURNING id;
 
@@ -13,8 +14,8 @@ RETURNING id;
 -- The unfinished operation that has waited longest, locked until the transaction ends. Another beat takes another.
 -- locks: a row of jobs_operation, SKIP LOCKED
 -- index: operation_unfinished
--- returns: id, tenant_id, verb, filter, cursor, created_at
-SELECT id, tenant_id, verb, filter, cursor, created_at FROM jobs_operation
+-- returns: id, tenant_id, verb, filter, cursor, asked_by, created_at
+SELECT id, tenant_id, verb, filter, cursor, asked_by, created_at FROM jobs_operation
 WHERE finished_at IS NULL
 ORDER BY updated_at LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug")
         parser.add_argument("name", help="for people: who uses it")
-        parser.add_argument("--scopes", default="read,write", help="some of read, write, worker")
+        parser.add_argument("--scopes", default="read,write", help="some of read, write, worker, admin")
         parser.add_argument("--expires-in-days", type=int, metavar="N", help="1 to 3650; never by default")
         parser.add_argument("--rate-per-second", type=int, metavar="N", help="as the settings say by default")
         parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -20,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("slug", help="lower-case letters, digits and hyphens")
         parser.add_argument("--name", default="", help="for people; the slug by default")
         parser.add_argument("--api-key", metavar="NAME", help="create an API key of this name")
-        parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker")
+        parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker, admin")
         add_quotas(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 

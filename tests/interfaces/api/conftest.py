@@ -8,13 +8,13 @@ from tests.interfaces.api.caller import Caller
 
 @pytest.fixture
 def owner(db: None, job_types: None) -> Caller:
-    return Caller(make_tenant(), scopes=("read", "write", "worker"))
+    return Caller(make_tenant(), scopes=("read", "write", "worker", "admin"))
 
 
 @pytest.fixture
 def outsider(db: None) -> Caller:
     """Of another tenant, with every scope."""
-    return Caller(make_tenant(), scopes=("read", "write", "worker"))
+    return Caller(make_tenant(), scopes=("read", "write", "worker", "admin"))
 
 
 @pytest.fixture

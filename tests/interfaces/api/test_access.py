@@ -14,7 +14,7 @@ from jobs.actions.pull.types import declare_type
 from jobs.api.urls import urlpatterns
 from jobs.models import Job, Operation, Trigger
 from tenants.actions import create_api_key, revoke_api_key
-from tenants.models import Secret, Tenant
+from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests.factories import HOUR, make_job, make_tenant, make_trigger, now
 from tests.interfaces.api.caller import V1, Caller, noop_job
@@ -69,6 +69,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("PUT", "job-types/<str:name>"): ({"timeout_seconds": 5}, 200),
     ("DELETE", "job-types/<str:name>"): (None, 204),
     ("GET", "events"): (None, 200),
+    ("GET", "audit"): (None, 200),
     ("POST", "worker/claim"): ({"worker": "w1", "job_types": [PULL_TYPE]}, 200),
     ("POST", "worker/heartbeat"): ({"triggers": [{"trigger_id": MISSING, "fence": 1}]}, 200),
     ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),
@@ -79,6 +80,8 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "signing-secret"): (None, 200),
     ("PUT", "signing-secret"): ({"secret": "whsec_" + "QUJD" * 8}, 200),
 }
+#: The scope that paths beginning so want, where that does not follow from the method.
+SCOPES = {"worker": "worker", "audit": "admin"}
 OF_ONE_OBJECT = [
     route for route in ROUTES if "<uuid:" in route[1] or (route[0] in ("GET", "DELETE") and "<" in route[1])
 ]
@@ -123,7 +126,7 @@ def url(owner: Caller) -> Callable[[str], str]:
 @pytest.fixture
 def spent(owner: Caller) -> list[str]:
     """Headers with keys of the owner's tenant that were valid once: expired, revoked; and one with another's secret."""
-    every = {"tenant": owner.tenant, "name": "spent", "scopes": ["read", "write", "worker"]}
+    every = {"tenant": owner.tenant, "name": "spent", "scopes": ApiKey.Scope.values}
     _, expired = create_api_key(**every, expires_at=now() - HOUR)
     revoked_key, revoked = create_api_key(**every)
     revoke_api_key(key=revoked_key)
@@ -202,9 +205,9 @@ class TestEveryRoute:
         self, owner: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
         path, (body, status) = url(route), ROUTES[method, route]
-        wanted = "worker" if route.startswith("worker/") else "read" if method == "GET" else "write"
+        wanted = SCOPES.get(route.partition("/")[0]) or ("read" if method == "GET" else "write")
         before = _everything()
-        for scope in sorted({"read", "write", "worker"} - {wanted}):
+        for scope in sorted(set(ApiKey.Scope.values) - {wanted}):
             response = Caller(owner.tenant, scopes=(scope,)).call(method, path, body)
             assert response.status_code == 403
             assert wanted in response.json()["detail"]
@@ -245,7 +248,7 @@ class TestAnOutsider:
         assert (theirs.status_code, theirs.json()["results"]) == (200, [])
         assert theirs.content == missing.content
 
-    @pytest.mark.parametrize("path", ["/jobs", "/triggers", "/dead-letters", "/secrets", "/events"])
+    @pytest.mark.parametrize("path", ["/jobs", "/triggers", "/dead-letters", "/secrets", "/events", "/audit"])
     def test_reads_on_from_a_foreign_cursor_in_its_own_rows(
         self, owner: Caller, outsider: Caller, path: str
     ) -> None:
@@ -253,7 +256,7 @@ class TestAnOutsider:
             for name in ("aa", "bb", "cc"):
                 make_trigger(make_job(caller.tenant), "dead")
                 put_secret(tenant=caller.tenant, name=name, value="value of the owner")
-        page = owner.get(f"{path}?page_size=1" if path != "/events" else path).json()
+        page = owner.get(f"{path}?page_size=1" if path not in ("/events", "/audit") else path).json()
         ids = {str(row["id"]) for row in _everything() if row["tenant_id"] == owner.tenant.id}
         follow = page.get("next")
         if follow:

@@ -178,7 +178,7 @@ class TestWhatIsKept:
         clock(answers.KEPT_FOR - timedelta(minutes=1))
         owner.post("/jobs", noop_job(name="second"), **keyed("new"))
         clock(answers.KEPT_FOR + timedelta(minutes=1))
-        Housekeeper(retention=timedelta(days=90)).keep()
+        Housekeeper(retention=timedelta(days=90), trail_retention=timedelta(days=90)).keep()
         assert [answer.key for answer in Answer.objects.all()] == ["new"]
 
 

@@ -214,7 +214,7 @@ class TestTheList:
         old, unfinished = begin(owner, "pause"), begin(owner, "pause")
         owner.post(f"/operations/{old}/cancel")
         clock(timedelta(days=91))
-        Housekeeper(retention=timedelta(days=90)).keep()
+        Housekeeper(retention=timedelta(days=90), trail_retention=timedelta(days=90)).keep()
         assert [str(operation.id) for operation in Operation.objects.all()] == [unfinished]
 
     @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""``GET /audit``: who changed what of the tenant's, from any place in the trail on (docs/audit.md)."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.schedules import instant_text
+from jobs.api.events.feed import limit_of, place_of
+from jobs.api.schema import endpoint
+from jobs.api.serializers.shared import Shape
+from jobs.api.views.base import Endpoint
+from jobs.core.errors import InvalidInput
+from jobs.models import Change
+from jobs.store import trail
+from jobs.store.events import START
+from tenants.models import ApiKey
+
+_LONGEST_ID = 64
+#: Of whom a tenant learns no more than this: who works for the installation is not its business.
+_UNNAMED = (trail.ActorKind.OPERATOR, trail.ActorKind.COMMAND, trail.ActorKind.DATABASE)
+_EXAMPLE = {
+    "results": [
+        {
+            "id": "7512-42",
+            "at": "2030-01-31T02:05:00.000000Z",
+            "object": {
+                "kind": "job",
+                "id": "018f6d3e-7c1a-7000-8000-000000000001",
+                "name": "nightly-report",
+            },
+            "action": "updated",
+            "actor": {"kind": "api_key", "name": "ck_k3v9x2m7q1ab deploy"},
+            "changes": {"priority": {"before": 2, "after": 1}, "payload": None},
+        }
+    ],
+    "cursor": "7512-42",
+    "more": False,
+}
+
+
+class ChangedObjectSerializer(Shape):
+    kind = serializers.ChoiceField(choices=Change.Kind.values[:5])
+    id = serializers.CharField()
+    name = serializers.CharField()
+
+
+class ActorSerializer(Shape):
+    kind = serializers.ChoiceField(choices=list(trail.ActorKind))
+    name = serializers.CharField(
+        allow_null=True, help_text="Of keys, their prefix and name; null for those who run this installation."
+    )
+
+
+class ColumnSerializer(Shape):
+    before = serializers.JSONField(allow_null=True)
+    after = serializers.JSONField(allow_null=True)
+
+
+class ChangeSerializer(Shape):
+    id = serializers.CharField(help_text="Its place in the trail, for after.")
+    at = serializers.DateTimeField()
+    object = ChangedObjectSerializer()
+    action = serializers.ChoiceField(choices=Change.Action.values)
+    actor = ActorSerializer()
+    changes = serializers.DictField(
+        child=ColumnSerializer(allow_null=True),
+        help_text="By column; null where values are not kept: payloads, notify, secrets, and whatever is long.",
+    )
+
+
+class ChangesSerializer(Shape):
+    results = ChangeSerializer(many=True)
+    cursor = serializers.CharField(help_text="Go on from here, also when there was nothing.")
+    more = serializers.BooleanField(help_text="There is more to read at once.")
+
+
+class AuditView(Endpoint):
+    query_parameters = ("after", "limit", "object_id")
+    scope = ApiKey.Scope.ADMIN
+
+    @endpoint(
+        "Who changed what: your jobs, job types, keys, secrets and your tenant itself, oldest first",
+        responses={200: ChangesSerializer},
+        parameters=[
+            OpenApiParameter("after", str, description="An id or a cursor; all that is kept by default."),
+            OpenApiParameter("limit", int, description="1 to 1000; 100 by default."),
+            OpenApiParameter("object_id", str, description="Of this object alone."),
+        ],
+        examples=[OpenApiExample("A job was edited", value=_EXAMPLE, response_only=True)],
+        operation_id="audit_list",
+    )
+    def get(self, request: Request) -> Response:
+        given = request.query_params.get("after", "")
+        after = place_of(given, field="after") if given else START
+        limit = limit_of(request)
+        rows = self._rows(after=after, limit=limit, object_id=request.query_params.get("object_id"))
+        last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"
+        return Response(
+            {"results": [_present(row) for row in rows], "cursor": last, "more": len(rows) == limit}
+        )
+
+    def _rows(self, *, after: Any, limit: int, object_id: str | None) -> list[Any]:
+        if object_id is None:
+            return trail.page(tenant_id=self.tenant.id, after=after, limit=limit)
+        if not 1 <= len(object_id) <= _LONGEST_ID or not object_id.isascii() or not object_id.isprintable():
+            raise InvalidInput({"object_id": "Must be an id, as in object.id."})
+        return trail.page_of_object(
+            tenant_id=self.tenant.id, object_id=object_id.lower(), after=after, limit=limit
+        )
+
+
+def _id(row: Any) -> str:
+    return f"{row.xid}-{row.id}"
+
+
+def _present(row: Any) -> dict[str, Any]:
+    return {
+        "id": _id(row),
+        "at": instant_text(row.at),
+        "object": {"kind": row.kind, "id": row.object_id, "name": row.name},
+        "action": row.action,
+        "actor": {"kind": row.actor_kind, "name": None if row.actor_kind in _UNNAMED else row.actor},
+        "changes": {
+            column: values and {"before": values[0], "after": values[1]}
+            for column, values in row.changes.items()
+        },
+    }

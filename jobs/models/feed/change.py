@@ -1,0 +1,63 @@
+"""Change: who changed what of what people decide on: definitions, limits, credentials, operators (docs/audit.md)."""
+
+from django.db import models
+
+from jobs.models.feed.event import TransactionId
+
+
+class Change(models.Model):
+    """Appended by triggers of the tables it tells of (migration 0022), in the transaction that made the change.
+
+    ``changes`` maps columns to ``[before, after]``, or to null where values are not kept: secrets, what may hold some,
+    and what is long. ``tenant_id`` is null for operators and groups. Its place is ``(xid, id)``, as an event's is.
+    """
+
+    class Kind(models.TextChoices):
+        JOB = "job"
+        JOB_TYPE = "job_type"
+        TENANT = "tenant"
+        API_KEY = "api_key", "API key"
+        SECRET = "secret"  # noqa: S105
+        USER = "user", "operator"
+        GROUP = "group"
+
+    class Action(models.TextChoices):
+        CREATED = "created"
+        UPDATED = "updated"
+        DELETED = "deleted"
+
+    id = models.BigAutoField(primary_key=True)
+    xid = TransactionId(db_default=models.Func(function="pg_current_xact_id"), editable=False)
+    at = models.DateTimeField()
+    tenant_id = models.BigIntegerField(null=True)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    object_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=200)
+    action = models.CharField(max_length=16, choices=Action.choices)
+    actor_kind = models.CharField(max_length=16)
+    actor = models.CharField(max_length=200)
+    changes = models.JSONField()
+
+    class Meta:
+        indexes = (
+            # store/sql/trail.sql: page — a tenant's changes on from one.
+            models.Index(
+                fields=("tenant_id", "xid", "id"),
+                condition=models.Q(tenant_id__isnull=False),
+                name="change_of_tenant",
+            ),
+            # store/sql/trail.sql: page_of_object; also the admin's list of one object. The condition always holds; it
+            # only keeps the planner from skipping through this index in search of a tenant.
+            models.Index(
+                fields=("object_id", "xid", "id"),
+                condition=models.Q(object_id__gt=""),
+                name="change_of_object",
+            ),
+            # The admin's list of one actor, newest first.
+            models.Index(fields=("actor", "-id"), name="change_by_actor"),
+            # store/sql/trail.sql: purge; the admin's list of the last hour or week.
+            models.Index(fields=("at",), name="change_at"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} {self.action} by {self.actor}"

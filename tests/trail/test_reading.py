@@ -1,0 +1,157 @@
+"""Reading the trail: over the API by a key of the tenant, in the console by operators."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from jobs.models import Change
+from jobs.store.trail import Actor, acting_as
+from tenants.actions import update_tenant
+from tests.factories import make_job, make_tenant
+from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
+
+ROOT = Actor("operator", "root")
+
+
+@pytest.mark.django_db(transaction=True)
+class TestOverTheApi:
+    @pytest.fixture
+    def owner(self, job_types: None) -> Caller:
+        caller = Caller(make_tenant(), scopes=("read", "write", "admin"))
+        Change.objects.all().delete()
+        return caller
+
+    @staticmethod
+    def read(caller: Caller, **query: Any) -> dict[str, Any]:
+        answer = caller.get("/audit?" + "&".join(f"{name}={value}" for name, value in query.items()))
+        assert answer.status_code == 200, answer.content
+        page: dict[str, Any] = answer.json()
+        return page
+
+    def test_tells_of_each_change_its_object_its_actor_and_its_columns(self, owner: Caller) -> None:
+        payload = {"url": "https://a.example/x"}
+        job = owner.post("/jobs", noop_job(job_type="webhook", payload=payload)).json()
+        owner.patch(f"/jobs/{job['id']}", {"priority": "high", "payload": payload | {"method": "PUT"}})
+        with acting_as(ROOT):
+            update_tenant(tenant=owner.tenant, weight=7)
+        created, edited, limited = self.read(owner)["results"]
+        told = {"kind": "job", "id": job["id"], "name": "nightly"}
+        assert [created["action"], created["object"], created["changes"]] == ["created", told, {}]
+        assert [edited["action"], edited["object"]] == ["updated", told]
+        assert edited["actor"]["kind"] == "api_key"
+        assert edited["actor"]["name"].endswith(" tests")
+        assert edited["changes"] == {
+            "priority": {"before": 2, "after": 1},
+            "version": {"before": 1, "after": 2},
+            "payload": None,
+        }
+        # Who works for the installation is not the tenant's business.
+        assert limited["actor"] == {"kind": "operator", "name": None}
+        assert limited["changes"] == {"weight": {"before": 100, "after": 7}}
+
+    def test_goes_on_from_any_place_and_by_object(self, owner: Caller) -> None:
+        ids = [owner.post("/jobs", noop_job(name=f"job-{number}")).json()["id"] for number in range(3)]
+        first = self.read(owner, limit=2)
+        second = self.read(owner, after=first["cursor"], limit=2)
+        found = [change["object"]["id"] for page in (first, second) for change in page["results"]]
+        assert (found, first["more"], second["more"]) == (ids, True, False)
+        assert self.read(owner, after=second["cursor"])["results"] == []
+        assert [row["object"]["id"] for row in self.read(owner, object_id=ids[1])["results"]] == [ids[1]]
+
+    def test_shows_an_outsider_nothing_and_operators_are_nobodys(self, owner: Caller) -> None:
+        job = owner.post("/jobs", noop_job()).json()
+        User.objects.create_user("ann")
+        outsider = Caller(make_tenant(), scopes=("admin",))
+        own = {"tenant", "api_key"}
+        for query in ({}, {"object_id": job["id"]}, {"after": self.read(owner)["cursor"]}):
+            assert {row["object"]["kind"] for row in self.read(outsider, **query)["results"]} <= own
+        assert {row["object"]["kind"] for row in self.read(owner)["results"]} == {"job"}
+
+    @pytest.mark.parametrize(
+        ("query", "field"),
+        [
+            ("after=x", "after"),
+            ("limit=0", "limit"),
+            ("object_id=%00", "object_id"),
+            ("object_id=", "object_id"),
+        ],
+    )
+    def test_refuses_what_is_no_place_no_number_and_no_id(
+        self, owner: Caller, query: str, field: str
+    ) -> None:
+        assert faulty_fields(owner.get(f"/audit?{query}")) == {field}
+
+
+@pytest.mark.django_db
+class TestInTheConsole:
+    @pytest.fixture
+    def root(self) -> Client:
+        client = Client()
+        client.force_login(User.objects.create_superuser("root"))
+        return client
+
+    def found(self, client: Client, **query: Any) -> list[Change]:
+        page = client.get(reverse("admin:jobs_change_changelist"), query)
+        assert page.status_code == 200
+        return list(page.context["cl"].result_list)
+
+    def test_is_found_by_object_by_actor_and_by_time(self, root: Client) -> None:
+        old, job = make_job(), make_job()
+        with acting_as(ROOT):
+            update_tenant(tenant=job.tenant, weight=7)
+        Change.objects.filter(object_id=str(old.id)).update(at=old.created_at - timedelta(days=30))
+        assert [row.object_id for row in self.found(root, object=str(job.id))] == [str(job.id)]
+        assert [row.object_id for row in self.found(root, q=str(job.id))] == [str(job.id)]
+        by_root = self.found(root, actor="root")
+        assert [(row.kind, row.changes) for row in by_root] == [("tenant", {"weight": [100, 7]})]
+        assert self.found(root, q="root") == by_root
+        lately = self.found(root, changed="1h")
+        assert str(job.id) in {row.object_id for row in lately}
+        assert str(old.id) not in {row.object_id for row in lately}
+        assert self.found(root, actor="\0", object="\0") == []
+
+    def test_is_a_link_away_from_what_it_tells_of(self, root: Client) -> None:
+        job = make_job()
+        user = User.objects.get()
+        pages = {
+            reverse("admin:jobs_job_change", args=[job.id]): job.id,
+            reverse("admin:tenants_tenant_change", args=[job.tenant.id]): job.tenant.id,
+            reverse("admin:auth_user_change", args=[user.id]): user.id,
+        }
+        for url, object_id in pages.items():
+            link = f"{reverse('admin:jobs_change_changelist')}?object={object_id}"
+            assert link in root.get(url).content.decode()
+            assert self.found(root, object=object_id) != []
+
+    def test_cannot_be_edited_by_anybody(self, root: Client) -> None:
+        change = Change.objects.create(
+            at=make_job().created_at, kind="job", object_id="1", name="x", action="created", changes={}
+        )
+        for page in ("change", "delete"):
+            url = reverse(f"admin:jobs_change_{page}", args=[change.id])
+            assert root.post(url, {"name": "y"}).status_code == 403
+
+
+@pytest.mark.django_db
+def test_pages_are_read_by_their_indexes() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes) "
+            "SELECT now() - n * interval '1 minute', n % 50, 'job', (n % 5000)::text, 'x', 'updated', 'operator', "
+            "'user-' || n % 100, '{}' FROM generate_series(1, 20000) n"
+        )
+        cursor.execute("ANALYZE jobs_change")
+        plans = {}
+        for name, rows in {
+            "change_of_object": Change.objects.filter(object_id="7").order_by("-id"),
+            "change_by_actor": Change.objects.filter(actor="user-7").order_by("-id"),
+            "change_at": Change.objects.filter(at__gte="2099-01-01T00:00Z").order_by("-id"),
+            "jobs_change_pkey": Change.objects.order_by("-id"),
+        }.items():
+            plans[name] = rows[:51].explain()
+    assert {name: plan for name, plan in plans.items() if name not in plan} == {}
