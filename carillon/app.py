@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from carillon.commands import jobs, secrets, service, triggers
+from carillon.commands import bulk, jobs, secrets, service, triggers
 from carillon.commands.apply import apply, diff
 from carillon.commands.imports import import_celery_beat, import_crontab
 from carillon.commands.tail import tail
@@ -27,8 +27,11 @@ app.command()(triggers.attempts)
 app.command()(service.preview)
 app.add_typer(service.explain, name="explain")
 app.command()(service.tenant)
-app.command("job-types")(service.job_types)
+app.add_typer(service.job_types, name="job-types")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(secrets.signing, name="signing-secret")
+app.add_typer(bulk.app, name="bulk")
+app.add_typer(bulk.operations, name="operations")
 app.command()(apply)
 app.command()(diff)
 app.command()(import_crontab)

@@ -6,13 +6,14 @@ What came from the server may have been written by anybody: control characters a
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 from rich.table import Table
 from rich.text import Text
 
@@ -118,6 +119,18 @@ def progress(items: Sequence[T], label: str) -> Iterable[T]:
     if not console.is_terminal or len(items) < 2:
         return items
     return track(items, description=label, console=console, transient=True)
+
+
+@contextmanager
+def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar that is moved to so many done, on a terminal; elsewhere moving it does nothing."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    with Progress(console=console, transient=True) as shown_bars:
+        row = shown_bars.add_task(label, total=total)
+        yield lambda done: shown_bars.update(row, completed=done)
 
 
 def page_of(rows: Iterable[dict[str, Any]], *, limit: int, everything: bool) -> list[dict[str, Any]]:

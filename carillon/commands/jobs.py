@@ -11,6 +11,7 @@ from carillon.output import All, Format, Limit, Output, page_of, print_object, p
 from carillon.reference import JobReference, find_job, job_id
 
 app = typer.Typer(no_args_is_help=True, help="List, read and write jobs.")
+BACKFILL_COLUMNS = ("start", "end", "count", "materialized", "created_at", "finished_at", "id")
 COLUMNS = ("name", "job_type", "status", "priority", "next_fire_at", "id")
 IfMatch = Annotated[int | None, typer.Option("--if-match", help="Only if the job has this version.")]
 Key = Annotated[
@@ -156,6 +157,30 @@ def run(
     client = connect()
     body: dict[str, Any] = {} if payload is None else {"payload": options.read_payload(payload)}
     print_object(client.post(f"/jobs/{job_id(client, job)}/run", body, key=idempotency_key), output=output)
+
+
+@app.command()
+def backfill(
+    job: JobReference,
+    start: Annotated[str, typer.Option(help="The first instant that may run (RFC 3339).")],
+    end: Annotated[str, typer.Option(help="The last one; not in the future.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the firings.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Run the firings of a past stretch; the same again changes nothing."""
+    client = connect()
+    body = {"start": start, "end": end, "dry_run": dry_run}
+    print_object(client.post(f"/jobs/{job_id(client, job)}/backfill", body), output=output)
+
+
+@app.command()
+def backfills(
+    job: JobReference, limit: Limit = 50, everything: All = False, output: Output = Format.table
+) -> None:
+    """List a job's backfills and how far they have come, newest first."""
+    client = connect()
+    rows = client.rows(f"/jobs/{job_id(client, job)}/backfills", limit=None if everything else limit + 1)
+    print_rows(page_of(rows, limit=limit, everything=everything), BACKFILL_COLUMNS, output=output)
 
 
 @app.command()

@@ -1,7 +1,7 @@
-"""``carillon secrets``: values go in by prompt or standard input, never by the command line, and never come out."""
+"""``carillon secrets`` and ``signing-secret``: values come from a prompt or standard input, and never come out."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -11,6 +11,7 @@ from carillon.errors import Misuse
 from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
 
 app = typer.Typer(no_args_is_help=True, help="Keep and forget secrets; their values are never shown.")
+signing = typer.Typer(no_args_is_help=True, help="Replace the secret that webhooks are signed with.")
 Name = Annotated[str, typer.Argument(help="As in {{secret:NAME}}.")]
 
 
@@ -32,8 +33,45 @@ def set_secret(name: Name, output: Output = Format.table) -> None:
     One line break at the end of standard input is not part of the value.
     """
     client = connect()
+    print_object(client.send("PUT", _path(name), {"value": _value()}), output=output)
+
+
+@app.command()
+def delete(name: Name) -> None:
+    """Forget a secret; firings that need it are buried from then on."""
+    connect().send("DELETE", _path(name))
+    say(f"{name} is forgotten.")
+
+
+@signing.command("show")
+def show_signing_secret(output: Output = Format.table) -> None:
+    """Whether the signing secret is being replaced; it is never shown."""
+    print_object(connect().get("/signing-secret"), output=output)
+
+
+@signing.command("rotate")
+def rotate_signing_secret(
+    overlap: Annotated[
+        float | None,
+        typer.Option(help="Seconds for which requests carry both signatures; a day by default."),
+    ] = None,
+    output: Output = Format.table,
+) -> None:
+    """Sign webhooks with another secret; asks for it on a terminal, else reads it from standard input.
+
+    It is whsec_ and the base64 of 24 to 64 random bytes. Receivers need it before the overlap is over.
+    """
+    client = connect()
+    body: dict[str, Any] = {"secret": _value()}
+    if overlap is not None:
+        body["overlap_seconds"] = overlap
+    print_object(client.send("PUT", "/signing-secret", body), output=output)
+
+
+def _value() -> str:
+    """From a prompt or standard input, without the line break at its end. Raises ``Misuse``."""
     if sys.stdin.isatty():
-        value = typer.prompt("Value", hide_input=True, confirmation_prompt=True, err=True)
+        value = str(typer.prompt("Value", hide_input=True, confirmation_prompt=True, err=True))
     else:
         try:
             value = sys.stdin.buffer.read().decode()
@@ -42,14 +80,7 @@ def set_secret(name: Name, output: Output = Format.table) -> None:
         value = value.removesuffix("\n").removesuffix("\r")
     if not value:
         raise Misuse("The value is empty; give it on standard input.")
-    print_object(client.send("PUT", _path(name), {"value": value}), output=output)
-
-
-@app.command()
-def delete(name: Name) -> None:
-    """Forget a secret; firings that need it are buried from then on."""
-    connect().send("DELETE", _path(name))
-    say(f"{name} is forgotten.")
+    return value
 
 
 def _path(name: str) -> str:

@@ -1,16 +1,20 @@
 """``preview``, ``explain``, ``tenant`` and ``job-types``: what one only asks."""
 
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from carillon.client import connect
-from carillon.commands.definition import At, Cron, Every, Timezone, schedule_of
+from carillon.commands.definition import At, Cron, Every, File, Timezone, read_definition, schedule_of
 from carillon.errors import Misuse
-from carillon.output import Format, Output, print_object, print_rows, write
+from carillon.output import Format, Output, print_object, print_rows, say, write
 from carillon.reference import JobReference, TriggerId, job_id, trigger_path
 
 explain = typer.Typer(no_args_is_help=True, help="Why a job or a trigger waits, or how it ended.")
+job_types = typer.Typer(invoke_without_command=True)
+TypeName = Annotated[str, typer.Argument(metavar="NAME", help="As in a job's job_type.")]
 _TYPE_COLUMNS = ("name", "pull", "timeout_seconds", "batch_size", "max_in_flight", "description")
 
 
@@ -60,9 +64,57 @@ def tenant(output: Output = Format.table) -> None:
     print_object(connect().get("/tenant"), output=output)
 
 
-def job_types(output: Output = Format.table) -> None:
-    """List the job types; -o json and -o yaml show what payload each takes."""
-    print_rows(connect().get("/job-types")["results"], _TYPE_COLUMNS, output=output)
+@job_types.callback()
+def list_job_types(context: typer.Context, output: Output = Format.table) -> None:
+    """List the job types (-o json and -o yaml show what payload each takes), or declare those of pull workers."""
+    if context.invoked_subcommand is None:
+        print_rows(connect().get("/job-types")["results"], _TYPE_COLUMNS, output=output)
+
+
+@job_types.command("get")
+def get_job_type(name: TypeName, output: Output = Format.table) -> None:
+    """Show one of your pull types."""
+    print_object(connect().get(_type_path(name)), output=output)
+
+
+@job_types.command()
+def declare(
+    name: TypeName,
+    file: File = None,
+    description: Annotated[str | None, typer.Option(help="What it does.")] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="YAML or JSON with the JSON Schema of its payload; - is standard input."),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds of one attempt; 60 by default.")] = None,
+    max_in_flight: Annotated[int | None, typer.Option(help="Queued or running at once.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Declare a job type that your pull workers serve, or replace its declaration; what is left out is the default."""
+    given: dict[str, Any] = {
+        "description": description,
+        "payload_schema": None if schema is None else read_definition(schema),
+        "timeout_seconds": timeout,
+        "max_in_flight": max_in_flight,
+    }
+    base = read_definition(file) if file is not None else {}
+    body = base | {field: value for field, value in given.items() if value is not None}
+    print_object(connect().send("PUT", _type_path(name), body), output=output)
+
+
+@job_types.command("delete")
+def delete_job_type(name: TypeName) -> None:
+    """Delete one of your pull types; not while it has jobs or unfinished firings."""
+    connect().send("DELETE", _type_path(name))
+    say(f"{name} is deleted.")
+
+
+def _type_path(name: str) -> str:
+    if not name or name.startswith("."):
+        raise Misuse(
+            f"{name!r} is no name of a job type: lower-case letters, digits, _ and ., a letter first."
+        )
+    return f"/job-types/{quote(name, safe='')}"
 
 
 def _print_explanation(answer: dict[str, Any], output: Format) -> None:

@@ -54,6 +54,15 @@ class TestBulk:
         assert {error["field"] for error in problem["errors"]} == {"bogus", "schedule", "job_type", "name"}
         assert body["results"][0]["problem"]["errors"][0]["field"] == "name"
 
+    def test_in_a_dry_run_says_what_it_would_do_and_keeps_nothing(self, owner: Caller) -> None:
+        make_job(owner.tenant, name="job 1")
+        body = {"jobs": some(3), "dry_run": True}
+        shown = owner.post("/jobs/bulk", body, **{"Idempotency-Key": "dry"}).json()
+        assert [result["status"] for result in shown["results"]] == [201, 409, 201]
+        assert all("id" not in result for result in shown["results"])
+        assert (jobs_stored(), JobVersion.objects.count(), JobLabel.objects.count()) == (1, 0, 0)
+        assert owner.post("/jobs/bulk", {"jobs": some(3)}).json()["created"] == 2
+
     def test_together_refuses_all_for_one(self, owner: Caller) -> None:
         make_job(owner.tenant, name="taken")
         faulty = [noop_job(name="a"), noop_job(name="b", bogus=1), noop_job(name="c", priority="no")]
