@@ -8,11 +8,12 @@ class Limits:
     """Of one kind of fault.
 
     ``late_seconds``: how late ``late_share`` of the firings may start that fall due during it or after it.
-    ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and still
-    be at work, so that the receiver sees two executions at once, or an older fence after a newer one. ``sudden``: it is
-    over as soon as it struck, and what begins later is none of its victims. ``reclaim_seconds``: how soon what was cut
-    short is taken up again. ``by_jobs``: it strikes each time a poison job is executed, and not in between.
-    ``may_lose``: what was acknowledged may be gone, and any promise with it: what breaks from then on is only counted.
+    ``may_repeat``: what was in flight may be executed once more. ``may_outlive``: a worker may lose its lease and
+    still be at work, so that the receiver sees two executions at once, or an older fence after a newer one.
+    ``sudden``: its victims are those it found as it struck; what begins later is none of them, however long it lasts.
+    ``reclaim_seconds``: how soon what was cut short is taken up again. ``by_jobs``: it strikes each time a poison job
+    is executed, and not in between. ``may_lose``: what was acknowledged may be gone, and any promise with it: what
+    breaks from then on is only counted.
     """
 
     name: str
@@ -41,13 +42,13 @@ OF_FAULT = {
     2: Limits("leader dies", LEADER_SECONDS, may_repeat=False),
     3: Limits("leader freezes", LEADER_SECONDS, may_repeat=False),
     # What it holds is taken from it as if it were dead.
-    4: Limits("worker freezes", RECLAIM_SECONDS, may_outlive=True),
-    5: Limits("Postgres crashes", 15 + SERVING_SECONDS),
-    6: Limits("Postgres hangs", 20 + SERVING_SECONDS, may_outlive=True),
+    4: Limits("worker freezes", RECLAIM_SECONDS, sudden=True, may_outlive=True),
+    5: Limits("Postgres crashes", 15 + SERVING_SECONDS, sudden=True),
+    6: Limits("Postgres hangs", 20 + SERVING_SECONDS, sudden=True, may_outlive=True),
     # Away for 5 s, and in every other run for 3 more.
     7: Limits("Postgres fails over", 8 + SERVING_SECONDS, may_outlive=True),
     8: Limits("Redis forgets", RESUME_SECONDS, may_repeat=False),
-    9: Limits("partition", 30 + RESUME_SECONDS, may_outlive=True),
+    9: Limits("partition", 30 + RESUME_SECONDS, sudden=True, may_outlive=True),
     10: Limits("clock skew", 2, may_repeat=False),
     11: Limits("disk full", 20 + RESUME_SECONDS, may_outlive=True),
     12: Limits("slow database", 20 + RESUME_SECONDS, may_outlive=True),

@@ -37,8 +37,9 @@ class TestRepeated:
     def test_catches_what_had_been_done_long_before(self):
         assert kinds([*a_run(JOB, more=a_fault(1, 25, 26)), *again(late=10)]) == {"executed twice"}
 
-    def test_catches_what_began_after_a_worker_had_died(self):
-        assert kinds([*a_run(JOB, more=a_fault(1, 19, 21)), *again()]) == {"executed twice"}
+    @pytest.mark.parametrize("number", [1, 4, 5, 6, 9])
+    def test_catches_what_began_after_the_strike_however_long_it_lasts(self, number):
+        assert kinds([*a_run(JOB, more=a_fault(number, 19, 24)), *again()]) == {"executed twice"}
 
     def test_catches_a_third_execution_in_one_fault(self):
         more = a_fault(5, 20.01, 40)
