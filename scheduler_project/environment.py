@@ -51,6 +51,13 @@ class Platform(BaseSettings):
         description="The server that takes notices by e-mail: smtp://user:password@host:25, smtps:// for TLS.",
     )
     email_from: str = Field(default="carillon@localhost", validation_alias="EMAIL_FROM")
+    metrics_token: str | None = Field(
+        default=None,
+        validation_alias="CARILLON_METRICS_TOKEN",
+        min_length=16,
+        pattern="^[!-~]*$",
+        description="Who sends it as a bearer token reads /metrics; unset: callers from the same machine.",
+    )
     flower_url: str = Field(default="http://127.0.0.1:5555", validation_alias="CARILLON_FLOWER_URL")
 
     @field_validator("data_dir")

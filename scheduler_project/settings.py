@@ -167,6 +167,8 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
 }
 
+METRICS_TOKEN = PLATFORM.metrics_token or ""
+
 # Notices by e-mail; without EMAIL_URL none are taken.
 globals().update(PLATFORM.email())
 

@@ -1,10 +1,11 @@
-"""URLs of the whole project: the admin, the API with its documentation, and the health checks."""
+"""URLs of the whole project: the admin, the API with its documentation, the health checks and metrics."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 
+from jobs.api import metrics
 from jobs.api.problems import unknown_path
 from jobs.api.views import health
 
@@ -13,6 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("api/v1/", include("jobs.api.urls")),
     path("api/schema", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),

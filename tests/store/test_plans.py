@@ -363,6 +363,12 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.cancel_job": lambda s: {"job_id": one(s.job_ids)},
     "lifecycle.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
     "lifecycle.replay": lambda s: {"ids": s.ids, "tenant_id": 1},
+    "metrics.in_flight": lambda s: {},
+    "metrics.waiting": lambda s: {},
+    "metrics.queues": lambda s: {},
+    "metrics.leases": lambda s: {"limit": 1000},
+    "metrics.outcomes": lambda s: {"after": UUID(int=1 << 100), "limit": 10_000},
+    "metrics.statistics": lambda s: {},
     "operations.begin": lambda s: {
         "id": new_id(),
         "tenant_id": 1,

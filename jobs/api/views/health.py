@@ -30,7 +30,7 @@ def readyz(_: HttpRequest) -> JsonResponse:
 
     ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
     """
-    clock, broker = _database_answers(), _broker_answers()
+    clock, broker = _database_answers(), broker_answers()
     if clock:
         _drift.note(clock)
     status = "ok" if clock and broker else "degraded" if clock else "unavailable"
@@ -69,7 +69,8 @@ def _database_answers() -> Reading | None:
         return None
 
 
-def _broker_answers() -> bool:
+def broker_answers() -> bool:
+    """Whether a connection to the broker can be made, within two seconds or so."""
     options = dict(getattr(settings, "CELERY_BROKER_TRANSPORT_OPTIONS", {}))
     if "socket_timeout" in options:
         options |= {"socket_timeout": _PATIENCE_SECONDS, "socket_connect_timeout": _PATIENCE_SECONDS}
