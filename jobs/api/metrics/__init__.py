@@ -2,7 +2,8 @@
 
 All of it comes from the database, so that every web process tells the same, and is kept for a few seconds, so that
 scraping often costs no more. While the database is away the page says that: ``carillon_up`` is 0 and nothing else is
-told of it. Whoever has ``CARILLON_METRICS_TOKEN`` may read it; where none is set, callers from this machine without a proxy.
+told of it. Whoever has ``CARILLON_METRICS_TOKEN`` may read it; where none is set, callers from this machine that come
+through no proxy.
 """
 
 import hmac
