@@ -11,6 +11,7 @@ from jobs.engine.worker import keeper as module
 from jobs.engine.worker.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
 from jobs.store.execution import Grip
 
+LEASE = timedelta(seconds=30)
 GRACE, DRAIN = timedelta(seconds=15), timedelta(seconds=25)
 
 
@@ -22,10 +23,9 @@ class Process:
         self.ended, self.rescued, self.handed_back, self.holds = [], [], [], []
         monkeypatch.setattr(module.draining, "begun", lambda: self.told)
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.db, "disconnect", lambda: None)
         monkeypatch.setattr(os, "_exit", self.ended.append)
-        self._keeper = Keeper(
-            lease=timedelta(seconds=30), flush_seconds=0.1, grace=GRACE, drain=DRAIN, expendable=True
-        )
+        self._keeper = Keeper(lease=LEASE, flush_seconds=0.1, grace=GRACE, drain=DRAIN, expendable=True)
 
     def starts_a_handler(self, *, timeout: float = 10.0) -> Hold:
         held = Held(Grip(uuid4(), 1), threading.Event(), deadline=self.now + timeout)
@@ -40,6 +40,16 @@ class Process:
             held.deadline = None
             hold.done.add(held.grip.id)
         self.holds.remove(hold)
+
+    def hold(self, hold: Hold) -> None:
+        self._keeper._holds.append(hold)
+
+    def held(self) -> list[Hold]:
+        return self._keeper._holds
+
+    def looks_after_all(self) -> None:
+        for hold in self.holds:
+            self._keeper._look_after(hold)
 
     def looks(self, *, after: float) -> None:
         self.now += after
@@ -110,3 +120,30 @@ class TestAWorkerToldToStop:
         process.starts_a_handler(timeout=600)
         process.looks(after=500)
         assert process.handed_back == []
+
+
+class TestOneBadWrite:
+    def test_keeps_no_other_batch_from_being_looked_after(self, process: Process) -> None:
+        def fail() -> None:
+            raise ValueError("deliberate")
+
+        bad, good = process.starts_a_handler(), process.starts_a_handler()
+        written: list[Hold] = []
+        bad.flush_if_due, good.flush_if_due = fail, lambda: written.append(good)
+        process.looks_after_all()
+        assert written == [good]
+
+    def test_is_given_up_with_its_lease(self, process: Process) -> None:
+        """What lingers would keep its process from ending for ever."""
+
+        def fail() -> None:
+            raise ValueError("deliberate")
+
+        hold = process.starts_a_handler()
+        hold.flush, hold.lingers, hold.ended_at = fail, True, process.now
+        process.hold(hold)
+        process.looks_after_all()
+        assert process.held() == [hold]
+        process.now += LEASE.total_seconds() + 1
+        process.looks_after_all()
+        assert process.held() == []

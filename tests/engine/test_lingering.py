@@ -45,8 +45,9 @@ class Gate:
 
 @pytest.fixture
 def gate(perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.5)
     gate = Gate(handler)
+    perform(gate.quick())  # the first one starts the event loop
     yield gate
     gate.open()
     worker.wait_for_the_rest()

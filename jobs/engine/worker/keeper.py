@@ -194,8 +194,11 @@ class Keeper:
                 self._release(hold)
             else:
                 hold.flush_if_due()
-        except db.DISCONNECTED as error:
-            log.warning("finish failed", error=str(error).strip().splitlines()[:1])
+        except Exception as error:  # whatever ails this one: the leases of the others are still to be renewed
+            if isinstance(error, db.DISCONNECTED):
+                log.warning("finish failed", error=str(error).strip().splitlines()[:1])
+            else:
+                log.exception("finish failed")
             db.disconnect()
             # Its leases have run out by then: reap has the last word, and a process that is to end need not wait.
             if hold.ended_at is not None and time.monotonic() > hold.ended_at + self._lease.total_seconds():
