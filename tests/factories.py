@@ -75,6 +75,12 @@ def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:
     return Job.objects.create(**(plain | columns))
 
 
+def owing(firings: int) -> dict[str, Any]:
+    """Columns of a job of every minute whose last so many firings nobody has materialized."""
+    created_at = now() - HOUR - 30 * SECOND
+    return {"created_at": created_at, "next_fire_at": created_at + (61 - firings) * MINUTE}
+
+
 def _unique_moment(moment: datetime) -> datetime:
     """A little before ``moment``, and at no instant given before: a job has one trigger an instant."""
     number = next(_number)

@@ -27,9 +27,9 @@ VERBS = {
     "reap.reap_running": {Verb.REAP},
     "reap.give_up": {Verb.RETRY, Verb.BURY, Verb.CANCEL},
     "reap.reap_queued": {Verb.REAP},
-    "lifecycle.hand_back_job": {Verb.REAP},
+    "lifecycle.hand_back_jobs": {Verb.REAP},
     "lifecycle.skip_paused": {Verb.SKIP},
-    "lifecycle.cancel_job": {Verb.CANCEL},
+    "lifecycle.cancel_jobs": {Verb.CANCEL},
     "lifecycle.cancel": {Verb.CANCEL},
     "lifecycle.replay": {Verb.REPLAY},
 }

@@ -10,7 +10,7 @@ pausing what is paused, resuming what is active and cancelling what is cancelled
 """
 
 import hashlib
-from collections.abc import Container
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -18,9 +18,10 @@ from django.db import IntegrityError
 
 from jobs.actions import definition as definitions
 from jobs.actions import schedules
-from jobs.actions.overdue import materialize, record_overdue
+from jobs.actions.bulk import statuses
+from jobs.actions.overdue import materialize, record
 from jobs.actions.pull.types import Kinds, hold_type
-from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, ScheduleError
+from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.json_rules import check_text
 from jobs.core.pull import shown_name
 from jobs.core.schedule import next_fire
@@ -167,12 +168,7 @@ def pause_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | Non
     """Start nothing more of this job until it is resumed; what runs finishes. Raises ``Conflict``, ``NotFound``."""
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        if job.status == JobStatus.PAUSED:
-            return job
-        _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be paused")
-        lifecycle.hand_back(job_id=job.id)
-        lifecycle.hold(job_id=job.id, held=True)
-        return _set_status(job, JobStatus.PAUSED, now=history.database_now(), next_fire_at=job.next_fire_at)
+        return _unless_refused(job, statuses.pause([job]))
 
 
 def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
@@ -182,25 +178,14 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
     """
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        if job.status == JobStatus.ACTIVE:
-            return job
-        _refuse(job, (JobStatus.CANCELLED, JobStatus.COMPLETED), "be resumed")
-        now = history.database_now()
-        try:
-            record_overdue(job=job, now=now)
-            next_fire_at = next_fire(definitions.schedule_of(job), after=now)
-        except ScheduleError as error:
-            raise Conflict(str(error)) from error
-        lifecycle.skip_paused(job_id=job.id, now=now)
-        lifecycle.hold(job_id=job.id, held=False)
-        wake_beats()
-        return _set_status(job, JobStatus.ACTIVE, now=now, next_fire_at=next_fire_at)
+        return _unless_refused(job, statuses.resume([job]))
 
 
 def cancel_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
     """End a job for good: what waits is cancelled, what runs is asked to stop. Raises ``NotFound``."""
     with db.atomic():
-        return _cancel(lock_job(tenant, job_id, expected_version))
+        job = lock_job(tenant, job_id, expected_version)
+        return _unless_refused(job, statuses.cancel([job]))
 
 
 def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
@@ -210,10 +195,7 @@ def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
     """
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        _cancel(job)
-        job.deleted_at = job.updated_at = history.database_now()
-        job.save(update_fields=["deleted_at", "updated_at"])
-        return job
+        return _unless_refused(job, statuses.delete([job]))
 
 
 def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -> Trigger:
@@ -224,7 +206,8 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
     """
     with db.atomic():
         job = lock_job(tenant, job_id)
-        _refuse(job, (JobStatus.PAUSED, JobStatus.CANCELLED), "be run")
+        if job.status in (JobStatus.PAUSED, JobStatus.CANCELLED):
+            raise Conflict(f"The job is {job.status} and cannot be run.")
         if payload is not None:
             definitions.check_payload(payload, job_type=job.job_type, tenant=tenant)
         key = f"job:{job.id}:run:{new_id()}"
@@ -297,9 +280,17 @@ def lock_job(tenant: Tenant, job_id: UUID | str, expected_version: int | None = 
     return job
 
 
-def _refuse(job: Job, statuses: Container[str], participle: str) -> None:
-    if job.status in statuses:
-        raise Conflict(f"The job is {job.status} and cannot {participle}.")
+def lock_jobs(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
+    """Those of ``job_ids`` that are living jobs of the tenant, by id, locked as by ``lock_job``; without payloads."""
+    lifecycle.lock_tenant(tenant.id)
+    living = Job.objects.filter(tenant=tenant, deleted_at=None, id__in=job_ids).order_by("id")
+    return list(living.defer("payload", "labels", "notify").select_for_update(no_key=True))
+
+
+def _unless_refused(job: Job, refusals: statuses.Refusals) -> Job:
+    for why in refusals.values():
+        raise Conflict(why)
+    return job
 
 
 def room_for(tenant: Tenant, wanted: int) -> int:
@@ -330,23 +321,6 @@ def _save(job: Job, columns: list[str] | None = None) -> None:
         raise Conflict(f"Another job is named {job.name!r}; choose another name.", field="name") from error
 
 
-def _set_status(job: Job, status: JobStatus, *, now: datetime, next_fire_at: datetime | None) -> Job:
-    job.status, job.status_reason, job.next_fire_at, job.updated_at = status, "", next_fire_at, now
-    job.save(update_fields=["status", "status_reason", "next_fire_at", "updated_at"])
-    job_store.note_versions([job.id])
-    return job
-
-
-def _cancel(job: Job) -> Job:
-    if job.status == JobStatus.CANCELLED:
-        return job
-    catchup.end(job_id=job.id)
-    now = history.database_now()
-    _record_overdue_if_computable(job, now, ending=True)
-    lifecycle.cancel_job(job_id=job.id)
-    return _set_status(job, JobStatus.CANCELLED, now=now, next_fire_at=None)
-
-
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
     """Withdraw what lies ahead; returns the new version's next instant to materialize.
 
@@ -361,23 +335,16 @@ def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetim
         if not JobVersion.objects.filter(job=job, version=job.version).exists():
             # Put into the tables past the API; its past would be taken for the new schedule's.
             job_store.note_versions([job.id])
-        _record_overdue_if_computable(job, now)
+        # A schedule that cannot be computed names no instants; this edit mends it.
+        record(statuses.debts_of([job], now=now))
     if job.status == JobStatus.PAUSED:
-        lifecycle.hold(job_id=job.id, held=True)
-    lifecycle.hand_back(job_id=job.id)
+        lifecycle.hold(job_ids=[job.id], held=True)
+    lifecycle.hand_back(job_ids=[job.id])
     lifecycle.withdraw_future(job_id=job.id, now=now)
     if after != before:
         return schedules.first_instant(after, now=now)
     overdue = job.next_fire_at is not None and job.next_fire_at <= now
     return job.next_fire_at if overdue and not closing else next_fire(after, after=now)
-
-
-def _record_overdue_if_computable(job: Job, now: datetime, *, ending: bool = False) -> None:
-    try:
-        record_overdue(job=job, now=now, ending=ending)
-    except ScheduleError:
-        # Such a schedule names no instants. This edit mends it, or this cancel ends it.
-        return
 
 
 def _partition(job_id: UUID) -> int:

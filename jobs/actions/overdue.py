@@ -8,7 +8,7 @@ before anything was written.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -26,8 +26,24 @@ MOST_ROWS = 1000
 _TICK = timedelta(microseconds=1)
 
 
-def record_overdue(*, job: Job, now: datetime, ending: bool = False) -> None:
-    """Record the instants up to ``now`` that no beat has materialized; the caller moves ``next_fire_at`` on.
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """What a job owes: stretches to catch up with, the first of which absorbs what waits of it, and firings."""
+
+    absorbing: Sequence[Past] = ()
+    stretches: Sequence[Past] = ()
+    firings: Sequence[Firing] = ()
+
+
+def record(debts: Sequence[Debt]) -> None:
+    """Put on record what jobs owe, by three statements at most; the caller moves their ``next_fire_at`` on."""
+    stretches = [past for debt in debts for past in debt.stretches]
+    walk.begin([*walk.absorb([past for debt in debts for past in debt.absorbing]), *stretches])
+    store.materialize([firing for debt in debts for firing in debt.firings])
+
+
+def owed(*, job: Job, now: datetime, ending: bool = False) -> Debt:
+    """The instants up to ``now`` that no beat has materialized. Writes nothing.
 
     An active job's are split as the leader does: what was missed is caught up with by the job's policy as it is before
     the change, what is within its grace becomes triggers, which go the way of all that are due. With ``ending`` what
@@ -35,30 +51,26 @@ def record_overdue(*, job: Job, now: datetime, ending: bool = False) -> None:
     than ``MOST_ROWS`` are skipped for ``paused``. Raises ``ScheduleError``.
     """
     if job.next_fire_at is None or job.next_fire_at > now:
-        return
+        return Debt()
     if job.status == JobStatus.PAUSED:
-        _record_paused(job, now)
-        return
+        return _owed_by_paused(job, now)
     on_time_since = now - job.misfire_grace - jitter_offset(job.id.int, job.jitter)
     past = split.past_of(job, on_time_since=on_time_since)
     rest_from = on_time_since if past else job.next_fire_at
     instants, following = _first_instants(job, rest_from, now)
-    if past:
-        walk.begin([replace(past, reason="misfire")] if ending else walk.absorb([past]))
+    stretches = [replace(past, reason="misfire")] if past and ending else []
     if following:
         # More of one job at a time than an action may take, and none of them missed: they run as soon as possible.
-        late = replace(_stretch(job, following, now), reason="misfire" if ending else "")
-        walk.begin([late])
-    materialize(job=job, instants=instants)
+        stretches.append(replace(_stretch(job, following, now), reason="misfire" if ending else ""))
+    return Debt([past] if past and not ending else [], stretches, _firings(job, instants))
 
 
-def _record_paused(job: Job, now: datetime) -> None:
+def _owed_by_paused(job: Job, now: datetime) -> Debt:
     assert job.next_fire_at is not None
     instants, following = _first_instants(job, job.next_fire_at, now)
     if following:
-        walk.begin([replace(_stretch(job, job.next_fire_at, now), reason="paused")])
-    else:
-        materialize(job=job, instants=instants)
+        return Debt(stretches=[replace(_stretch(job, job.next_fire_at, now), reason="paused")])
+    return Debt(firings=_firings(job, instants))
 
 
 def _first_instants(job: Job, since: datetime, until: datetime) -> tuple[list[datetime], datetime | None]:
@@ -84,20 +96,24 @@ def materialize(
     *, job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
 ) -> list[UUID]:
     """Insert a trigger for each instant that has none; returns the new ids. Scheduled ones keep their jitter."""
+    return store.materialize(_firings(job, instants, origin, key))
+
+
+def _firings(
+    job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
+) -> list[Firing]:
     jitter = jitter_offset(job.id.int, job.jitter) if origin == Origin.SCHEDULE else timedelta()
-    return store.materialize(
-        [
-            Firing(
-                job_id=job.id,
-                tenant_id=job.tenant_id,
-                job_type=job.job_type,
-                job_version=job.version,
-                priority=job.priority,
-                scheduled_for=instant,
-                due_at=instant + jitter,
-                origin=str(origin),
-                idempotency_key=key,
-            )
-            for instant in instants
-        ]
-    )
+    return [
+        Firing(
+            job_id=job.id,
+            tenant_id=job.tenant_id,
+            job_type=job.job_type,
+            job_version=job.version,
+            priority=job.priority,
+            scheduled_for=instant,
+            due_at=instant + jitter,
+            origin=str(origin),
+            idempotency_key=key,
+        )
+        for instant in instants
+    ]

@@ -80,6 +80,14 @@ def pause_broken(*, job_id: UUID, reason: str) -> None:
         note_versions([row.id for row in _SQL["pause_broken"](id=job_id, reason=reason)])
 
 
+def set_status(next_fire_ats: Mapping[UUID, datetime | None], *, status: str, now: datetime) -> None:
+    """Bring jobs to a status as of ``now``, each with its next instant. ``note_versions`` is to follow."""
+    if next_fire_ats:
+        _SQL["set_status"](
+            ids=list(next_fire_ats), next_fire_ats=list(next_fire_ats.values()), status=str(status), now=now
+        )
+
+
 def note_versions(job_ids: Sequence[UUID]) -> None:
     """Put the jobs' present schedule and status on their timeline, valid from their ``updated_at`` on.
 

@@ -15,19 +15,24 @@ def lock_tenant(tenant_id: int) -> None:
     _SQL["lock_tenant"](tenant_id=tenant_id)
 
 
-def hand_back(*, job_id: UUID) -> int:
-    """Spend the fence of the job's queued triggers. Returns how many."""
-    return len(_SQL["hand_back_job"](job_id=job_id))
+def weigh(*, job_ids: Sequence[UUID], most: int) -> dict[UUID, int]:
+    """How many unfinished triggers each of these jobs has; ``most`` are counted of one."""
+    return {row.id: row.triggers for row in _SQL["weigh"](job_ids=list(job_ids), most=most)}
 
 
-def hold(*, job_id: UUID, held: bool) -> None:
-    """Hide the job's waiting triggers from dispatch, or show them again."""
-    _SQL["hold_job"](job_id=job_id, held=held)
+def hand_back(*, job_ids: Sequence[UUID]) -> int:
+    """Spend the fence of the jobs' queued triggers. Returns how many."""
+    return len(_SQL["hand_back_jobs"](job_ids=list(job_ids)))
 
 
-def skip_paused(*, job_id: UUID, now: datetime) -> int:
-    """Skip what fell due by ``now``, while the job was paused. Returns how many."""
-    return _noted(_SQL["skip_paused"](job_id=job_id, now=now))
+def hold(*, job_ids: Sequence[UUID], held: bool) -> None:
+    """Hide the jobs' waiting triggers from dispatch, or show them again."""
+    _SQL["hold_jobs"](job_ids=list(job_ids), held=held)
+
+
+def skip_paused(*, job_ids: Sequence[UUID], now: datetime) -> int:
+    """Skip what fell due by ``now``, while the jobs were paused. Returns how many."""
+    return _noted(_SQL["skip_paused"](job_ids=list(job_ids), now=now))
 
 
 def withdraw_future(*, job_id: UUID, now: datetime) -> int:
@@ -40,9 +45,9 @@ def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None
     _SQL["restamp"](job_id=job_id, version=version, priority=priority, job_type=job_type)
 
 
-def cancel_job(*, job_id: UUID) -> int:
-    """Cancel the job's waiting triggers and ask its running ones to stop. Returns how many there were of both."""
-    return _noted(_SQL["cancel_job"](job_id=job_id))
+def cancel_jobs(*, job_ids: Sequence[UUID]) -> int:
+    """Cancel the jobs' waiting triggers and ask their running ones to stop. Returns how many there were of both."""
+    return _noted(_SQL["cancel_jobs"](job_ids=list(job_ids)))
 
 
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:

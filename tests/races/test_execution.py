@@ -35,8 +35,8 @@ def pause(job_id: UUID, tenant_id: int) -> None:
     """What the action does, statement by statement; the caller's transaction makes it one."""
     lifecycle.lock_tenant(tenant_id)
     Job.objects.filter(id=job_id).update(status="paused")
-    lifecycle.hand_back(job_id=job_id)
-    lifecycle.hold(job_id=job_id, held=True)
+    lifecycle.hand_back(job_ids=[job_id])
+    lifecycle.hold(job_ids=[job_id], held=True)
 
 
 class TestTwoClaimers:
@@ -103,7 +103,7 @@ class TestCancelAgainstAWorker:
         trigger, attempt = make_running()
         with transaction.atomic():
             execution.finish([finish_of(trigger, attempt, "retrying")])
-            answer = rival.start(lambda: lifecycle.cancel_job(job_id=trigger.job_id))
+            answer = rival.start(lambda: lifecycle.cancel_jobs(job_ids=[trigger.job_id]))
             rival.wait_until_blocked()
         assert answer() == 1
         assert state_of(trigger) == ("cancelled", "job_cancelled")
@@ -120,7 +120,7 @@ class TestCancelAgainstAWorker:
     def test_is_heard_by_a_retry_that_waited(self, rival: Rival) -> None:
         trigger, attempt = make_running()
         with transaction.atomic():
-            lifecycle.cancel_job(job_id=trigger.job_id)
+            lifecycle.cancel_jobs(job_ids=[trigger.job_id])
             answer = rival.start(lambda: execution.finish([finish_of(trigger, attempt, "retrying")]))
             rival.wait_until_blocked()
         assert answer() == {trigger.id: TriggerState.CANCELLED}

@@ -28,7 +28,7 @@ class TestPause:
         job = make_job()
         queued, running = make_trigger(job, "queued"), make_trigger(job, "running")
         other = make_trigger(state="queued")
-        assert store.hand_back(job_id=job.id) == 1
+        assert store.hand_back(job_ids=[job.id]) == 1
         assert states([queued, running, other]) == ["pending", "running", "queued"]
         assert claim(queued) == []
 
@@ -36,10 +36,10 @@ class TestPause:
         job = make_job()
         waiting = [make_trigger(job), make_trigger(job, "retrying")]
         running = make_trigger(job, "running")
-        store.hold(job_id=job.id, held=True)
+        store.hold(job_ids=[job.id], held=True)
         assert [row(trigger)["held"] for trigger in [*waiting, running]] == [True, True, False]
         assert dispatch().queued == []
-        store.hold(job_id=job.id, held=False)
+        store.hold(job_ids=[job.id], held=False)
         assert len(dispatch().queued) == 2
 
 
@@ -49,7 +49,7 @@ class TestResume:
         due = make_trigger(job, held=True)
         ahead = make_trigger(job, held=True, scheduled_for=factories.now() + HOUR)
         retrying = make_trigger(job, "retrying", held=True)
-        assert store.skip_paused(job_id=job.id, now=factories.now()) == 1
+        assert store.skip_paused(job_ids=[job.id], now=factories.now()) == 1
         assert state_of(due) == ("skipped", "paused")
         assert states([ahead, retrying]) == ["pending", "retrying"]
 
@@ -60,7 +60,7 @@ class TestResume:
     )
     def test_keeps_what_somebody_asked_for_and_what_was_tried(self, columns: dict[str, Any]) -> None:
         trigger = make_trigger(held=True, **columns)
-        assert store.skip_paused(job_id=trigger.job_id, now=factories.now()) == 0
+        assert store.skip_paused(job_ids=[trigger.job_id], now=factories.now()) == 0
         assert state_of(trigger) == ("pending", "")
 
 
@@ -99,7 +99,7 @@ class TestCancelJob:
         running, other = make_trigger(job, "running"), make_trigger()
         ended = [make_trigger(job, state) for state in ENDED]
         before = [row(trigger) for trigger in [*ended, other]]
-        assert store.cancel_job(job_id=job.id) == 4
+        assert store.cancel_jobs(job_ids=[job.id]) == 4
         assert [state_of(trigger) for trigger in waiting] == [("cancelled", "job_cancelled")] * 3
         assert all(row(trigger)["finished_at"] and not row(trigger)["held"] for trigger in waiting)
         stored = row(running)
@@ -108,7 +108,7 @@ class TestCancelJob:
 
     def test_cancels_what_a_pause_holds(self) -> None:
         trigger = make_trigger(held=True)
-        store.cancel_job(job_id=trigger.job_id)
+        store.cancel_jobs(job_ids=[trigger.job_id])
         assert state_of(trigger) == ("cancelled", "job_cancelled")
 
 

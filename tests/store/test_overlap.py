@@ -63,8 +63,8 @@ class TestQueue:
         running = make_trigger(job, "running")
         waiting = make_trigger(job)
         dispatch()
-        lifecycle.hold(job_id=job.id, held=True)
-        lifecycle.hold(job_id=job.id, held=False)
+        lifecycle.hold(job_ids=[job.id], held=True)
+        lifecycle.hold(job_ids=[job.id], held=False)
         assert (row(waiting)["held"], row(waiting)["parked"]) == (False, False)
         end(running)
         assert queued_ids() == [waiting.id]
@@ -200,7 +200,7 @@ class TestAttemptStates:
     def test_keep_the_wish_that_ended_them(self) -> None:
         job = make_job()
         running = make_trigger(job, "running")
-        lifecycle.cancel_job(job_id=job.id)
+        lifecycle.cancel_jobs(job_ids=[job.id])
         execution.finish([factories.finish_of(running, make_attempt(running), "cancelled")])
         assert state_of(running) == (TriggerState.CANCELLED, "job_cancelled")
         assert [attempt.state for attempt in factories.attempts(running)] == [AttemptState.CANCELLED]

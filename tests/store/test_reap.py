@@ -115,7 +115,7 @@ class TestReapRunning:
     def test_lets_a_wish_to_cancel_that_came_after_the_verdict_beat_the_retry(self) -> None:
         trigger = make_expired()
         verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta())
-        lifecycle.cancel_job(job_id=trigger.job_id)
+        lifecycle.cancel_jobs(job_ids=[trigger.job_id])
         store.reap_running([verdict], reign=ANYONE)
         assert state_of(trigger) == ("cancelled", "job_cancelled")
         assert row(trigger)["finished_at"] is not None

@@ -73,14 +73,14 @@ def cancel_and_answer(trigger: Trigger) -> None:
 
 
 def cancel_job_and_retry(trigger: Trigger) -> None:
-    lifecycle.cancel_job(job_id=trigger.job_id)
+    lifecycle.cancel_jobs(job_ids=[trigger.job_id])
     finish("retrying")(trigger)
 
 
 DEEDS: dict[Verb, list[Deed]] = {
     Verb.MATERIALIZE: [materialize],
     Verb.DISPATCH: [lambda _: factories.dispatch()],
-    Verb.SKIP: [skip, lambda trigger: lifecycle.skip_paused(job_id=trigger.job_id, now=factories.now())],
+    Verb.SKIP: [skip, lambda trigger: lifecycle.skip_paused(job_ids=[trigger.job_id], now=factories.now())],
     Verb.CLAIM: [factories.claim, claim_of_a_paused_job],
     Verb.RENEW: [lambda trigger: execution.renew(grips=[factories.grip(trigger)], lease=OVERDUE)],
     Verb.SUCCEED: [finish("succeeded")],

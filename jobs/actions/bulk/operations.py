@@ -1,21 +1,21 @@
 """Operations: pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers.
 
-Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction: what it does
-and how far it has come commit together, so that a crash loses no item and does none twice. The audit trail names who
-asked for it. Which items match is the
-caller's business: a ``Select`` gives the next of them.
+Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction of a constant
+number of statements: what it does and how far it has come commit together, so that a crash loses no item and does none
+twice. The audit trail names who asked for it. Which items match is the caller's business: a ``Select`` gives the next.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.actions import jobs as job_actions
+from jobs.actions.bulk import statuses
 from jobs.actions.jobs import parse_id
 from jobs.actions.schedules import instant_text
 from jobs.core.errors import CarillonError, Conflict, NotFound
-from jobs.models import Operation
-from jobs.store import db, lifecycle
+from jobs.models import Job, Operation
+from jobs.store import db, history, lifecycle
 from jobs.store.calls import operations as store
 from jobs.store.trail import Actor, acting_as
 from jobs.telemetry import get_logger
@@ -26,10 +26,18 @@ log = get_logger()
 #: Unfinished operations a tenant may have.
 MOST_UNFINISHED = 10
 #: Items of a slice. While it lasts nothing of the tenant is dispatched: about a tenth of a second.
-SLICE = 25
-#: Triggers are replayed by one statement.
-REPLAY_SLICE = 200
-_OF_JOBS: dict[str, Callable[..., Any]] = {
+SLICE = 250
+#: A slice ends with the job that brings the triggers it writes above so many,
+MOST_TRIGGERS = 2_500
+#: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
+SLICE_ALONE = 25
+_TOGETHER: dict[str, Callable[[Sequence[Job]], statuses.Refusals]] = {
+    "pause": statuses.pause,
+    "resume": statuses.resume,
+    "cancel": statuses.cancel,
+    "delete": statuses.delete,
+}
+_ALONE: dict[str, Callable[..., Any]] = {
     "pause": job_actions.pause_job,
     "resume": job_actions.resume_job,
     "cancel": job_actions.cancel_job,
@@ -118,38 +126,65 @@ def representation(operation: Operation) -> dict[str, Any]:
 
 def _do_slice(operation: Any, select: Select) -> None:
     tenant = Tenant.objects.get(id=operation.tenant_id)
-    chosen = select(operation, REPLAY_SLICE if operation.verb == "replay" else SLICE)
-    refusals = _carry_out(operation.verb, tenant, chosen.ids) if chosen.ids else []
+    chosen = select(operation, SLICE)
+    done, refusals = _carry_out(operation.verb, tenant, chosen.ids) if chosen.ids else (0, {})
+    whole = done == len(chosen.ids)
     store.note(
         operation_id=operation.id,
-        cursor=chosen.last,
-        done=len(chosen.ids) - len(refusals),
+        cursor=chosen.last if whole else chosen.ids[done - 1],
+        done=done - len(refusals),
         refused=len(refusals),
-        refusals=refusals,
-        ends=chosen.ends,
+        refusals=[{"id": str(key), "detail": detail} for key, detail in refusals.items()],
+        ends=chosen.ends and whole,
     )
 
 
-def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> list[dict[str, str]]:
-    """Do it to each; returns those to which it could not be done, with why."""
+def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
+    """Do it to the first of them; returns to how many, and to which it could not be done, with why."""
     if verb == "replay":
         lifecycle.lock_tenant(tenant.id)
         wake_beats()
         replayed = set(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
         why = "It has not ended, or its job is cancelled or deleted."
-        return [{"id": str(one), "detail": why} for one in ids if one not in replayed]
-    refusals = []
-    for job_id in ids:
-        if detail := _refused(verb, tenant, job_id):
-            refusals.append({"id": str(job_id), "detail": detail})
-    return refusals
+        return len(ids), {one: why for one in ids if one not in replayed}
+    try:
+        with db.atomic():
+            return _together(verb, tenant, ids)
+    except db.DISCONNECTED:
+        raise
+    except Exception:
+        log.exception("operation goes on job by job", verb=verb, tenant=tenant.slug)
+    alone = ids[:SLICE_ALONE]
+    return len(alone), {one: why for one in alone if (why := _refused(verb, tenant, one))}
+
+
+def _together(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
+    locked = {job.id: job for job in job_actions.lock_jobs(tenant, ids)}
+    taken = _as_many_as_may_be(verb, ids, locked)
+    gone = {one: "There is no such job." for one in taken if one not in locked}
+    refusals = gone | _TOGETHER[verb]([locked[one] for one in taken if one in locked])
+    return len(taken), {one: refusals[one] for one in taken if one in refusals}
+
+
+def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> list[UUID]:
+    """One job may have thousands of triggers waiting, or owe them: then the slice ends with it."""
+    written = lifecycle.weigh(job_ids=list(locked), most=MOST_TRIGGERS)
+    now = history.database_now()
+    total = 0
+    for place, one in enumerate(ids):
+        total += written.get(one, 0)
+        if verb != "pause" and one in locked:
+            total += sum(len(debt.firings) for debt in statuses.debts_of([locked[one]], now=now))
+        if total > MOST_TRIGGERS:
+            return ids[: place + 1]
+    return ids
 
 
 def _refused(verb: str, tenant: Tenant, job_id: UUID) -> str:
     """Why it could not be done to one job; empty when it was."""
     try:
         with db.atomic():
-            _OF_JOBS[verb](tenant=tenant, job_id=job_id)
+            _ALONE[verb](tenant=tenant, job_id=job_id)
     except CarillonError as error:
         return str(error)
     except db.DISCONNECTED:

@@ -126,12 +126,12 @@ def advance(steps: Sequence[Progress]) -> None:
         )
 
 
-def end(*, job_id: UUID) -> None:
-    """Let nothing more of a job's catch-up run: the leader puts on record what is left, a backfill just ends.
+def end(*, job_ids: Sequence[UUID]) -> None:
+    """Let nothing more of the jobs' catch-up run: the leader puts on record what is left, a backfill just ends.
 
     Costs the same whatever is left. Waits for a step of the leader that is at work on it.
     """
-    _SQL["end_job"](job_id=job_id)
+    _SQL["end_jobs"](job_ids=list(job_ids))
 
 
 def hold(*, job_id: UUID) -> None:

@@ -179,14 +179,17 @@ FROM unnest(%(ids)s::uuid[], %(cursors)s::timestamptz[], %(tails)s::text[], %(fi
             %(dones)s::boolean[]) AS n(id, cursor, tail, fired, skipped, done)
 WHERE c.id = ANY(%(ids)s::uuid[]) AND c.id = n.id AND c.finished_at IS NULL;
 
--- name: end_job
--- Let nothing more run of what a job still had to catch up with: it was cancelled or deleted. What an outage left is put
+-- name: end_jobs
+-- Let nothing more run of what jobs still had to catch up with: they were cancelled or deleted. What an outage left is put
 -- on record by the leader, however much it is; a backfill owes nothing. Waits for a step that holds one.
--- index: catchup_of_job
+-- index: catchup_of_job, primary key
 UPDATE jobs_catchup SET
     reason = CASE WHEN origin = 'backfill' THEN reason ELSE 'misfire' END,
     finished_at = CASE WHEN origin = 'backfill' THEN carillon_clock() END
-WHERE job_id = %(job_id)s AND finished_at IS NULL AND reason = '';
+WHERE id = ANY(ARRAY(
+        SELECT c.id FROM unnest(%(job_ids)s::uuid[]) AS w(job_id), LATERAL (
+            SELECT id FROM jobs_catchup WHERE job_id = w.job_id AND finished_at IS NULL AND reason = '' OFFSET 0) c))
+  AND finished_at IS NULL AND reason = '';
 
 -- name: give_up
 -- End catch-up whose schedule can no longer be computed, so that nobody can tell what it comprised.

@@ -74,6 +74,14 @@ UPDATE jobs_job SET status = 'paused', status_reason = left(%(reason)s, 500), up
 WHERE id = %(id)s AND status = 'active'
 RETURNING id;
 
+-- name: set_status
+-- Bring jobs to a status, each with its next instant, under the caller's locks.
+-- index: primary key
+UPDATE jobs_job j SET
+    status = %(status)s, status_reason = '', next_fire_at = n.next_fire_at, updated_at = %(now)s
+FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fire_at)
+WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
+
 -- name: note_versions
 -- Put the jobs' present schedule and status on their timeline, from the moment they were changed: whatever changes
 -- either sets updated_at to the clock it decided by, and calls this in the same transaction.

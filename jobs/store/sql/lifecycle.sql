@@ -5,30 +5,40 @@
 -- returns: id
 SELECT id FROM tenants_tenant WHERE id = %(tenant_id)s FOR NO KEY UPDATE;
 
--- name: hand_back_job
--- Spend the fence of a job's queued triggers; their messages are dead from here on.
+-- name: weigh
+-- How many unfinished triggers each of these jobs has, as far as %(most)s: what a statement below would write.
+-- index: trigger_unfinished_of_job
+-- returns: id, triggers
+SELECT w.id, (SELECT count(*) FROM (
+    SELECT FROM jobs_trigger t
+    WHERE t.job_id = w.id AND t.phase IN ('pending', 'retrying', 'in_flight')
+    LIMIT %(most)s) u) AS triggers
+FROM unnest(%(job_ids)s::uuid[]) AS w(id);
+
+-- name: hand_back_jobs
+-- Spend the fence of jobs' queued triggers; their messages are dead from here on.
 -- transition: queued -> pending
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
-WHERE job_id = %(job_id)s AND phase = 'in_flight' AND state = 'queued'
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'in_flight' AND state = 'queued'
 RETURNING id;
 
--- name: hold_job
--- Take a paused job's waiting triggers out of the dispatcher's sight, or (held = false) put them back.
+-- name: hold_jobs
+-- Take paused jobs' waiting triggers out of the dispatcher's sight, or (held = false) put them back.
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s,
                         parked_until = CASE WHEN %(held)s THEN parked_until END
-WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying') AND held <> %(held)s;
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: skip_paused
--- Firings that fell due while the job was paused (DESIGN §9, resume). What had been tried before the pause goes on.
+-- Firings that fell due while their jobs were paused (DESIGN §9, resume). What had been tried before the pause goes on.
 -- transition: pending -> skipped
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                         parked = false, parked_until = NULL
-WHERE job_id = %(job_id)s AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for <= %(now)s
 RETURNING id;
 
@@ -47,8 +57,8 @@ RETURNING id;
 UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
 WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND state <> 'running';
 
--- name: cancel_job
--- Cancel a job's waiting triggers and ask its running ones to stop: their workers learn it with the next renewal.
+-- name: cancel_jobs
+-- Cancel jobs' waiting triggers and ask their running ones to stop: their workers learn it with the next renewal.
 -- One statement, so that a trigger on its way between running and retrying cannot slip through.
 -- transition: pending, retrying, queued -> cancelled
 -- index: trigger_unfinished_of_job
@@ -60,12 +70,12 @@ UPDATE jobs_trigger SET
     reason = CASE WHEN state = 'running' THEN '' ELSE 'job_cancelled' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
-WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight')
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying', 'in_flight')
   AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id;
 
 -- name: cancel
--- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_job.
+-- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_jobs.
 -- transition: pending, retrying, queued -> cancelled
 -- index: primary key
 -- returns: id

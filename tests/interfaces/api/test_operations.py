@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from jobs.actions.bulk import operations
+from jobs.actions.bulk import operations, statuses
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
 from jobs.api.calls import selection
 from jobs.api.calls.selection import select
 from jobs.engine.housekeeper import Housekeeper
-from jobs.models import Job, JobVersion, Operation
-from tests.factories import make_job, make_trigger, now, states
+from jobs.models import Job, JobVersion, Operation, Trigger
+from tests.factories import make_job, make_trigger, now, owing, states
 from tests.interfaces.api.caller import Caller, faulty_fields
 from tests.interfaces.api.test_lists import walk
 
@@ -40,7 +40,7 @@ def run(caller: Caller, verb: str, **wanted: str) -> dict[str, Any]:
     return shown
 
 
-def statuses(*jobs: Job) -> list[str]:
+def statuses_of(*jobs: Job) -> list[str]:
     return [Job.objects.get(id=job.id).status for job in jobs]
 
 
@@ -49,7 +49,6 @@ class TestAnOperation:
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Slices of two, that look at three rows."""
         monkeypatch.setattr(operations, "SLICE", 2)
-        monkeypatch.setattr(operations, "REPLAY_SLICE", 2)
         monkeypatch.setattr(selection, "SLICE_ROWS", 3)
 
     @pytest.mark.parametrize(
@@ -67,8 +66,8 @@ class TestAnOperation:
         foreign = make_job(outsider.tenant, name="x", **plain)
         done = run(owner, "pause", **wanted)
         assert (done["done"], done["refused"], done["verb"], done["filter"]) == (7, 0, "pause", wanted)
-        assert set(statuses(*matching)) == {"paused"}
-        assert set(statuses(*others, foreign)) == {"active"}
+        assert set(statuses_of(*matching)) == {"paused"}
+        assert set(statuses_of(*others, foreign)) == {"active"}
 
     def test_resumes_and_says_what_it_could_not(self, owner: Caller) -> None:
         paused = [make_job(owner.tenant, status="paused") for _ in range(3)]
@@ -77,13 +76,13 @@ class TestAnOperation:
         assert (done["done"], done["refused"]) == (3, 1)
         [refusal] = done["refusals"]
         assert (refusal["id"], "cancelled" in refusal["detail"]) == (str(ended.id), True)
-        assert set(statuses(*paused)) == {"active"}
+        assert set(statuses_of(*paused)) == {"active"}
 
     def test_cancels_and_deletes(self, owner: Caller) -> None:
         jobs = [make_job(owner.tenant) for _ in range(3)]
         waiting = make_trigger(jobs[0])
         assert run(owner, "cancel")["done"] == 3
-        assert (set(statuses(*jobs)), states([waiting])) == ({"cancelled"}, ["cancelled"])
+        assert (set(statuses_of(*jobs)), states([waiting])) == ({"cancelled"}, ["cancelled"])
         assert run(owner, "delete")["done"] == 3
         assert owner.get("/jobs").json()["results"] == []
 
@@ -105,7 +104,7 @@ class TestAnOperation:
         runner = Runner(select)
         while runner.turn() != IDLE_SECONDS:
             pass
-        assert (owner.get(path).json()["done"], statuses(before, after)) == (1, ["paused", "active"])
+        assert (owner.get(path).json()["done"], statuses_of(before, after)) == (1, ["paused", "active"])
 
     def test_shows_how_far_it_has_come(self, owner: Caller) -> None:
         for _ in range(5):
@@ -144,7 +143,7 @@ class TestAnOperation:
             patched.setattr(operations.store, "note", die)
             with pytest.raises(KeyboardInterrupt):
                 Runner(select).turn()
-        assert statuses(*jobs).count("paused") == owner.get(path).json()["done"] == 2
+        assert statuses_of(*jobs).count("paused") == owner.get(path).json()["done"] == 2
         while Runner(select).turn() != IDLE_SECONDS:
             pass
         assert owner.get(path).json()["done"] == 4
@@ -153,19 +152,50 @@ class TestAnOperation:
     def test_is_not_stopped_by_one_job_that_nobody_foresaw(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(operations, "SLICE_ALONE", 1)
         jobs = [make_job(owner.tenant) for _ in range(3)]
-        pause = operations._OF_JOBS["pause"]
+        pause = statuses.pause
 
-        def fragile(*, tenant: Any, job_id: Any) -> Any:
-            if job_id == jobs[1].id:
+        def fragile(locked: Any) -> Any:
+            if jobs[1].id in {job.id for job in locked}:
                 raise RuntimeError("bug")
-            return pause(tenant=tenant, job_id=job_id)
+            return pause(locked)
 
-        monkeypatch.setitem(operations._OF_JOBS, "pause", fragile)
+        monkeypatch.setitem(operations._TOGETHER, "pause", fragile)
+        monkeypatch.setattr(statuses, "pause", fragile)
         done = run(owner, "pause")
         assert (done["done"], done["refused"]) == (2, 1)
         assert done["refusals"][0]["id"] == str(jobs[1].id)
         assert "bug" not in done["refusals"][0]["detail"]
+
+    def test_ends_a_slice_with_a_job_that_has_much_waiting(
+        self, owner: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(operations, "SLICE", 10)
+        monkeypatch.setattr(operations, "MOST_TRIGGERS", 3)
+        jobs = [make_job(owner.tenant) for _ in range(5)]
+        triggers = [make_trigger(jobs[n]) for n in (0, 1, 1, 1, 4)]
+        path = f"/operations/{begin(owner, 'cancel')}"
+        seen, runner = [], Runner(select)
+        while runner.turn() != IDLE_SECONDS:
+            seen.append(owner.get(path).json()["done"])
+        assert seen[:2] == [2, 5]
+        assert set(states(triggers)) == {"cancelled"}
+
+    def test_ends_a_slice_with_a_job_that_owes_much(
+        self, owner: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(operations, "SLICE", 10)
+        monkeypatch.setattr(operations, "MOST_TRIGGERS", 3)
+        jobs = [make_job(owner.tenant, status="paused", **owing(5)) for _ in range(3)]
+        path = f"/operations/{begin(owner, 'resume')}"
+        seen, runner = [], Runner(select)
+        while runner.turn() != IDLE_SECONDS:
+            seen.append(owner.get(path).json()["done"])
+        assert seen == [1, 2, 3]
+        owed = Trigger.objects.filter(job__in=jobs)
+        assert set(owed.values_list("state", "reason")) == {("skipped", "paused")}
+        assert owed.count() == 3 * 5
 
     def test_that_cannot_go_on_keeps_no_other_from_it(self, owner: Caller, outsider: Caller) -> None:
         broken = begin(owner, "pause")

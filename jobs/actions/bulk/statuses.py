@@ -1,0 +1,116 @@
+"""Bringing jobs to another status: one or some hundreds of a tenant's, by the same few statements.
+
+The caller holds the tenant's lock, which keeps dispatch away, and the jobs', which keep the materializer away
+(``jobs.actions.jobs.lock_jobs``), in a transaction of its own. Each function brings the rows and the objects to the
+status and puts it on the jobs' timelines; what is there already stays as it is. Returns of those that it could not be
+done to why, by their ids, and leaves them as they are.
+"""
+
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from datetime import datetime
+from uuid import UUID
+
+from jobs.actions import definition as definitions
+from jobs.actions.overdue import Debt, owed, record
+from jobs.core.errors import ScheduleError
+from jobs.core.schedule import next_fire
+from jobs.core.states import JobStatus
+from jobs.models import Job
+from jobs.store import history, lifecycle
+from jobs.store import jobs as job_store
+from jobs.store.catchup import walk as catchup
+from jobs.wakeups import wake_beats
+
+Refusals = dict[UUID, str]
+_ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
+
+
+def pause(jobs: Sequence[Job]) -> Refusals:
+    """Start nothing more of these until they are resumed; what runs finishes."""
+    refusals = _refusals(jobs, _ENDED, "be paused")
+    pausing = _others(jobs, JobStatus.PAUSED, refusals)
+    if pausing:
+        lifecycle.hand_back(job_ids=_ids(pausing))
+        lifecycle.hold(job_ids=_ids(pausing), held=True)
+        _set(pausing, JobStatus.PAUSED, now=history.database_now())
+    return refusals
+
+
+def resume(jobs: Sequence[Job]) -> Refusals:
+    """Let these go on from now: what fell due meanwhile is ``skipped: paused``.
+
+    Refused to what is cancelled or completed, and to what has a schedule that can no longer be computed.
+    """
+    refusals = _refusals(jobs, _ENDED, "be resumed")
+    paused = _others(jobs, JobStatus.ACTIVE, refusals)
+    if not paused:
+        return refusals
+    now, debts, resuming = history.database_now(), [], []
+    for job in paused:
+        try:
+            debts.append(owed(job=job, now=now))
+            job.next_fire_at = next_fire(definitions.schedule_of(job), after=now)
+            resuming.append(job)
+        except ScheduleError as error:
+            refusals[job.id] = str(error)
+    record(debts)
+    lifecycle.skip_paused(job_ids=_ids(resuming), now=now)
+    lifecycle.hold(job_ids=_ids(resuming), held=False)
+    wake_beats()
+    _set(resuming, JobStatus.ACTIVE, now=now)
+    return refusals
+
+
+def cancel(jobs: Sequence[Job]) -> Refusals:
+    """End these for good: what waits is cancelled, what runs is asked to stop. Refused to none."""
+    ending = _others(jobs, JobStatus.CANCELLED, {})
+    if ending:
+        catchup.end(job_ids=_ids(ending))
+        now = history.database_now()
+        record(debts_of(ending, now=now, ending=True))
+        lifecycle.cancel_jobs(job_ids=_ids(ending))
+        for job in ending:
+            job.next_fire_at = None
+        _set(ending, JobStatus.CANCELLED, now=now)
+    return {}
+
+
+def delete(jobs: Sequence[Job]) -> Refusals:
+    """Cancel these and take them out of sight; their names are free again. Refused to none."""
+    cancel(jobs)
+    now = history.database_now()
+    Job.objects.filter(id__in=_ids(jobs)).update(deleted_at=now, updated_at=now)
+    for job in jobs:
+        job.deleted_at = job.updated_at = now
+    return {}
+
+
+def debts_of(jobs: Sequence[Job], *, now: datetime, ending: bool = False) -> list[Debt]:
+    """What these owe. A schedule that cannot be computed names no instants."""
+    debts = []
+    for job in jobs:
+        with suppress(ScheduleError):
+            debts.append(owed(job=job, now=now, ending=ending))
+    return debts
+
+
+def _refusals(jobs: Sequence[Job], statuses: Container[str], participle: str) -> Refusals:
+    return {
+        job.id: f"The job is {job.status} and cannot {participle}." for job in jobs if job.status in statuses
+    }
+
+
+def _others(jobs: Sequence[Job], status: JobStatus, refusals: Refusals) -> list[Job]:
+    return [job for job in jobs if job.status != status and job.id not in refusals]
+
+
+def _ids(jobs: Sequence[Job]) -> list[UUID]:
+    return [job.id for job in jobs]
+
+
+def _set(jobs: Sequence[Job], status: JobStatus, *, now: datetime) -> None:
+    for job in jobs:
+        job.status, job.status_reason, job.updated_at = status, "", now
+    job_store.set_status({job.id: job.next_fire_at for job in jobs}, status=status, now=now)
+    job_store.note_versions(_ids(jobs))
