@@ -20,6 +20,7 @@ from kombu import Queue
 
 from jobs.broker import use_for_redis
 from jobs.telemetry import get_logger
+from scheduler_project.worker import collector
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
@@ -44,6 +45,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     db.keep_plans()
     if engine_settings().brokerless_fallback:
         _prepare_to_go_without_broker(sender)
+    collector.spare()
 
 
 def _prepare_to_go_without_broker(worker: Any) -> None:
@@ -79,6 +81,7 @@ def _connect_ahead(**_: Any) -> None:
     worker.be_expendable()
     db.connect_ahead()
     brokerless.start()
+    collector.spare()
 
 
 @worker_process_shutdown.connect
@@ -120,12 +123,13 @@ def _say_that_we_are_there(sender: Any, **_: Any) -> None:
 
 
 @beat_init.connect
-def _carry_operations_on(**_: Any) -> None:
-    """Beats do what callers asked for by filter; the filters are the API's."""
+def _prepare_to_lead(**_: Any) -> None:
+    """Beats also do what callers asked for by filter; the filters are the API's."""
     from jobs.actions.bulk.runner import Runner
     from jobs.api.calls.selection import select
 
     Runner(select).start()
+    collector.spare()
 
 
 @app.on_after_finalize.connect

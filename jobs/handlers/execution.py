@@ -6,10 +6,13 @@ thread of a process (Celery's prefork children) a timer interrupts Python code t
 process: code stuck inside a C call, and any handler run outside the main thread, where signals are not delivered.
 """
 
+import math
 import signal
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -42,8 +45,33 @@ def run_sync(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcom
         return outcome.invalid_payload(problem)
     if threading.current_thread() is not threading.main_thread():
         return _call(job_type, ctx, argument)
-    with _Alarm(ctx, ctx.timeout or job_type.timeout) as alarm:
+    with alarms(), _Alarm(ctx, ctx.timeout or job_type.timeout) as alarm:
         return _call(job_type, ctx, argument, alarm)
+
+
+@contextmanager
+def alarms() -> Iterator[None]:
+    """Have SIGALRM and the interval timer to ourselves, and put back what was found of both.
+
+    For one call ``run_sync`` does so itself. Around many calls it saves most of what an alarm costs: the timer, once
+    set, is left to ring for nobody. In any thread but the main one it does nothing.
+    """
+    global _rings_at, _ours
+    if _ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGALRM, _ring)
+    started_at, outer = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)
+    _ours, _rings_at = True, math.inf
+    try:
+        yield
+    finally:
+        remaining, interval = outer
+        if remaining:
+            remaining = max(1e-3, remaining - (time.monotonic() - started_at))
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
+        signal.signal(signal.SIGALRM, previous or signal.SIG_DFL)
+        _ours = False
 
 
 def interrupt(ctx: Context) -> bool:
@@ -70,23 +98,26 @@ class _Stopped(BaseException):
 
 
 class _Alarm:
-    """The interval timer around one call; puts back whatever handler and timer it found."""
+    """Rings when one call has overstayed its limit, and again after a grace. Within ``alarms``, in the main thread."""
 
-    __slots__ = ("_armed", "_outer", "_previous", "_started_at", "ctx", "interrupted", "limit", "rang")
+    __slots__ = ("_armed", "_due_at", "ctx", "interrupted", "limit", "rang")
 
     def __init__(self, ctx: Context, limit: timedelta) -> None:
         self.ctx = ctx
         self.limit = limit
         self.rang = False
         self.interrupted = False
+        self._armed = False
 
     def __enter__(self) -> "_Alarm":
         global _at_work
-        self._armed = True
-        self._previous = signal.signal(signal.SIGALRM, self._ring)
-        self._started_at = time.monotonic()
-        self._outer = signal.setitimer(signal.ITIMER_REAL, self.limit.total_seconds(), GRACE_SECONDS)
+        self._due_at = time.monotonic() + self.limit.total_seconds()
+        # At work first: what rings for nobody stops the timer.
         _at_work = self
+        # Whatever the calls before did with the timer, it rings in time for this one.
+        if self._due_at < _rings_at or not signal.getitimer(signal.ITIMER_REAL)[0]:
+            _wind(self._due_at)
+        self._armed = True
         return self
 
     def disarm(self) -> None:
@@ -96,26 +127,42 @@ class _Alarm:
     def __exit__(self, *_: object) -> None:
         global _at_work
         self._armed = False
-        # From here on nobody sends the signal, which without our handler would end the process.
+        # From here on nobody sends the signal.
         with _ringing:
             _at_work = None
-        remaining, interval = self._outer
-        if remaining:
-            remaining = max(1e-3, remaining - (time.monotonic() - self._started_at))
-        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
-        signal.signal(signal.SIGALRM, self._previous or signal.SIG_DFL)
+        if self.rang:
+            _wind(math.inf)
 
-    def _ring(self, signum: int, frame: FrameType | None) -> None:
-        # A signal that was meant for the call before this one rings too early.
-        due = self.interrupted or time.monotonic() - self._started_at >= self.limit.total_seconds()
-        if self._armed and due:
+    def ring(self) -> None:
+        """What was meant for the call before this one rings too early."""
+        if not (self.interrupted or time.monotonic() >= self._due_at):
+            _wind(self._due_at)
+        elif self._armed:
             self.rang = True
             raise _Stopped
+
+
+def _wind(due_at: float) -> None:
+    """Set the timer to a monotonic time; infinity: stop it."""
+    global _rings_at
+    _rings_at = due_at
+    wait = 0.0 if due_at == math.inf else max(1e-3, due_at - time.monotonic())
+    signal.setitimer(signal.ITIMER_REAL, wait, GRACE_SECONDS if wait else 0.0)
+
+
+def _ring(signum: int, frame: FrameType | None) -> None:
+    if _at_work is None:
+        _wind(math.inf)
+    else:
+        _at_work.ring()
 
 
 #: Held while a signal is sent, and while the call it is meant for ends. Only the main thread sets what it guards.
 _ringing = threading.Lock()
 _at_work: _Alarm | None = None
+#: Whether SIGALRM is ours, and when the timer was set to ring.
+_ours = False
+_rings_at = math.inf
 
 
 def _call(job_type: JobType, ctx: Context, argument: Any, alarm: _Alarm | None = None) -> Outcome:

@@ -1,1 +1,1 @@
-"""What of Celery's worker is ours: how it publishes task events, and what it keeps of results."""
+"""What of Celery's processes is ours: how events are published, which results are kept, what memory is spared."""

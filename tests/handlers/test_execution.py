@@ -135,6 +135,28 @@ class TestTimeout:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
+    def test_rings_for_each_of_many_calls_that_share_one(self, run):
+        with execution.alarms():
+            kinds = [run(handler, timeout=SHORT).kind for handler in (spin, lambda *_: 1, spin)]
+            assert kinds == ["timed_out", "succeeded", "timed_out"]
+            assert run(lambda *_: 1, timeout=timedelta(seconds=60)).kind == "succeeded"
+            assert run(spin, timeout=SHORT).kind == "timed_out"
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+    def test_that_an_earlier_call_left_behind_waits_for_the_present_one(self, run):
+        with execution.alarms():
+            assert run(lambda *_: 1, timeout=SHORT).kind == "succeeded"
+            # The timer of the call before rings in the midst of this one.
+            assert (
+                run(lambda *_: time.sleep(3 * SHORT.total_seconds()), timeout=20 * SHORT).kind == "succeeded"
+            )
+            assert run(spin, timeout=SHORT).kind == "timed_out"
+
+    def test_survives_a_handler_that_stops_the_timer(self, run):
+        with execution.alarms():
+            run(lambda *_: signal.setitimer(signal.ITIMER_REAL, 0) and None, timeout=SHORT)
+            assert run(spin, timeout=SHORT).kind == "timed_out"
+
     def test_leaves_other_threads_alone(self, run):
         ended = []
         thread = threading.Thread(target=lambda: ended.append(run(lambda *_: 5, timeout=SHORT)))

@@ -37,7 +37,8 @@ def prepared() -> dict[str, tuple[str, int]]:
 def kept_plan(name: str, parameters: int) -> dict[str, Any]:
     """The plan as it is kept: it is the same for whatever parameters."""
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({', '.join(['NULL'] * parameters)})")
+        given = f"({', '.join(['NULL'] * parameters)})" if parameters else ""
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} {given}")
         [found] = cursor.fetchone()
     [explained] = json.loads(found) if isinstance(found, str) else found
     plan: dict[str, Any] = explained["Plan"]

@@ -26,7 +26,7 @@ from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context
-from jobs.handlers.execution import interrupt, run_sync
+from jobs.handlers.execution import alarms, interrupt, run_sync
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.placeholders import hide
 from jobs.handlers.registry import JobType
@@ -154,8 +154,9 @@ class Batch:
                 on_last=self._end,
             )
             return
-        for ctx, payload in contexts:
-            self._call(ctx, payload)
+        with alarms():
+            for ctx, payload in contexts:
+                self._call(ctx, payload)
 
     def summary(self) -> dict[str, int]:
         """What has become of the batch so far, for the message's Celery result."""

@@ -3,6 +3,7 @@
 -- its cost is the number of lanes, whatever their depth.
 -- A suspended tenant's lanes are jumped over without a look inside.
 -- index: trigger_lane
+-- plan: kept
 -- returns: tenant_id, job_type, priority, whether the tenant is frozen, whether one is due, and the seconds until the
 -- next one falls due (or null)
 WITH RECURSIVE lane AS (
@@ -49,21 +50,22 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
 -- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
 -- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
+-- plan: kept
 -- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, what its queue held and had room for, suspect,
 -- delivery, verdict
 WITH lane AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority)
+), load AS MATERIALIZED (
+    SELECT tenant_id, job_type, priority, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight
+    FROM jobs_trigger WHERE phase = 'in_flight'
+    GROUP BY tenant_id, job_type, priority
 ), level_load AS MATERIALIZED (
-    SELECT tenant_id, priority, count(*) AS in_flight FROM jobs_trigger
-    WHERE phase = 'in_flight' AND tenant_id = ANY(%(tenant_ids)s::bigint[])
-    GROUP BY tenant_id, priority
+    SELECT tenant_id, priority, sum(in_flight)::bigint AS in_flight FROM load GROUP BY tenant_id, priority
 ), tenant_load AS MATERIALIZED (
-    SELECT tenant_id, sum(in_flight)::bigint AS in_flight FROM level_load GROUP BY tenant_id
+    SELECT tenant_id, sum(in_flight)::bigint AS in_flight FROM load GROUP BY tenant_id
 ), type_load AS MATERIALIZED (
-    SELECT job_type, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight FROM jobs_trigger
-    WHERE phase = 'in_flight'
-    GROUP BY job_type
+    SELECT job_type, sum(queued)::bigint AS queued, sum(in_flight)::bigint AS in_flight FROM load GROUP BY job_type
 ), type_room AS MATERIALIZED (
     SELECT c.job_type,
            coalesce(queued, 0) AS queued,
@@ -90,7 +92,7 @@ WITH lane AS MATERIALIZED (
            open_lane.tenant_in_flight,
            (open_lane.level_in_flight
             + row_number() OVER (PARTITION BY t.tenant_id, t.priority ORDER BY t.due_at, t.id))
-               / (8 >> t.priority)::numeric AS level_rank
+               / (8 >> t.priority)::float8 AS level_rank
     FROM open_lane, LATERAL (
         SELECT id, job_id, tenant_id, job_type, priority, due_at, scheduled_for, state, origin, attempt_count,
                replay_count, suspect
@@ -104,10 +106,10 @@ WITH lane AS MATERIALIZED (
     SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY level_rank, due_at, id) AS tenant_rank
     FROM oldest
 ), of_type AS (
-    SELECT *, (tenant_in_flight + tenant_rank) / weight::numeric AS turn,
+    SELECT *, (tenant_in_flight + tenant_rank) / weight::float8 AS turn,
            row_number() OVER (
                PARTITION BY job_type
-               ORDER BY (tenant_in_flight + tenant_rank) / weight::numeric, due_at, id) AS type_rank
+               ORDER BY (tenant_in_flight + tenant_rank) / weight::float8, due_at, id) AS type_rank
     FROM of_tenant
     WHERE tenant_rank <= tenant_room
 ), chosen AS MATERIALIZED (
@@ -146,8 +148,7 @@ WITH lane AS MATERIALIZED (
                WHERE older.job_id = c.job_id AND older.scheduled_for < c.scheduled_for
                  AND older.due_at <= carillon_now() AND older.phase = 'pending' AND older.origin = 'schedule') END
                AS older_waits,
-           others.unfinished AS others, others.in_flight AS others_in_flight,
-           row_number() OVER (PARTITION BY c.job_id ORDER BY c.due_at, c.id) AS job_rank
+           others.unfinished AS others, others.in_flight AS others_in_flight
     FROM chosen c, LATERAL (
         SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
                max_catchup, next_fire_at, concurrency_key, target, delivery
@@ -180,7 +181,7 @@ WITH lane AS MATERIALIZED (
     END AS first_verdict
     FROM classed
 ), counted AS (
-    SELECT *, count(*) FILTER (WHERE first_verdict = 'dispatch') OVER (PARTITION BY job_id ORDER BY job_rank) AS nth
+    SELECT *, count(*) FILTER (WHERE first_verdict = 'dispatch') OVER (PARTITION BY job_id ORDER BY due_at, id) AS nth
     FROM verdicts
 ), by_job AS (
     SELECT *, CASE
