@@ -13,7 +13,7 @@ from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
 from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
-from django.db.models import Model
+from django.db.models import DateTimeField, ForeignKey, IntegerField, Model
 from django.forms import ModelForm
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse
@@ -25,6 +25,7 @@ from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from tenants.actions import create_api_key, create_tenant, revoke_api_key, rotate_api_key, update_tenant
+from tenants.forms import MomentField, RowSelect, WholeNumberField
 from tenants.models import RANGES, ApiKey, Secret, Tenant, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
@@ -102,6 +103,15 @@ class AccessAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if isinstance(db_field, IntegerField):
+            kwargs["form_class"] = WholeNumberField
+        if isinstance(db_field, DateTimeField):
+            kwargs["form_class"] = MomentField
+        if isinstance(db_field, ForeignKey):
+            kwargs["widget"] = RowSelect(db_field, self.admin_site)
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Nothing: the form has written it."""

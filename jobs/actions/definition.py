@@ -16,6 +16,7 @@ from jobs.actions.notices import is_watched, read_notify
 from jobs.actions.pull import types
 from jobs.actions.pull.types import Kinds
 from jobs.actions.schedules import ParsedSchedule, instant_text, seconds
+from jobs.actions.vault import check_secrets
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
@@ -26,7 +27,6 @@ from jobs.core.states import JobStatus
 from jobs.models import Job
 from jobs.store.jobs import schedule_of
 from tenants.models import Tenant
-from tenants.vault.secrets import missing
 
 __all__ = ("FIELDS", "parse", "representation", "schedule_of")
 
@@ -114,7 +114,7 @@ def parse(
         **(schedule.columns() if schedule else {}),
         **_type_and_payload(fields, tenant, base, kinds or Kinds(tenant)),
         **_policies(fields, one_time=one_time),
-        **_telling(fields),
+        **_telling(fields, tenant, base),
     }
     fields.finish()
     return columns
@@ -267,18 +267,7 @@ def _check_of_kind(kind: types.Kind, payload: Any, tenant: Tenant | None) -> Non
     kind.check(payload)
     if kind.secrets is None or tenant is None:
         return
-    wanted = kind.secrets(payload)
-    unknown = missing(tenant=tenant, names={name for names in wanted.values() for name in names})
-    errors = {
-        field: [
-            f"There is no secret {name}; create it first, by PUT /secrets/{name}."
-            for name in dict.fromkeys(names)
-            if name in unknown
-        ]
-        for field, names in wanted.items()
-    }
-    if unknown:
-        raise InvalidInput({field: messages for field, messages in errors.items() if messages})
+    check_secrets(kind.secrets(payload), tenant=tenant)
 
 
 def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
@@ -309,9 +298,13 @@ def _policies(fields: Fields, *, one_time: bool) -> dict[str, Any]:
     }
 
 
-def _telling(fields: Fields) -> dict[str, Any]:
-    given = fields.get("notify")
-    notify = None if given is None else fields.collect(lambda: read_notify(given), under="notify")
+def _telling(fields: Fields, tenant: Tenant, base: Job | None) -> dict[str, Any]:
+    given, before = fields.get("notify"), base.notify if base else None
+    # As of payloads: a secret that was deleted leaves alone what refers to it.
+    asked = None if before is not None and given == before else tenant
+    notify = (
+        None if given is None else fields.collect(lambda: read_notify(given, tenant=asked), under="notify")
+    )
     most = fields.number("pause_after_failures", 1, MOST_FAILURES, whole=True)
     return {"notify": notify, "watched": is_watched(notify), "pause_after_failures": most}
 

@@ -96,9 +96,11 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     }
     policies = (
         ("priority", "timeout_seconds", "delivery"),
-        ("overlap_policy", "max_concurrent"),
+        ("overlap_policy", "max_concurrent", "concurrency_key"),
         ("misfire_policy", "misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),
         "retry_policy",
+        "notify",
+        "pause_after_failures",
     )
     schedule = (
         "schedule_type",
@@ -116,7 +118,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
             return ((None, {"fields": ("shown_definition",)}),)
         which = (("name", "job_type"), "version") if obj else ("tenant", ("name", "job_type"))
         return (
-            (None, {"fields": (*which, "payload")}),
+            (None, {"fields": (*which, "labels", "payload")}),
             ("When", {"fields": self.schedule}),
             ("Policies", {"fields": self.policies}),
         )

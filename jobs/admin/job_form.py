@@ -6,11 +6,14 @@ transaction that writes can say whether a name is taken; whatever is refused is 
 """
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import AutocompleteSelect
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
@@ -19,12 +22,14 @@ from unfold.widgets import (
 
 from jobs.actions import definition as definitions
 from jobs.actions.jobs import create_job, update_job
+from jobs.actions.pull.types import names
 from jobs.core.errors import CarillonError, Conflict, InvalidInput
 from jobs.core.json_rules import loads_strict
 from jobs.core.policies import CronDialect, DstPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.handlers import registry
 from jobs.models import Job
+from tenants.forms import NumberField, RowSelect, WholeNumberField
 from tenants.models import Tenant
 
 #: Inputs shown for one type of schedule alone; what is hidden is not sent.
@@ -40,17 +45,20 @@ _BLANK = (("", "default"),)
 
 
 class JsonField(forms.CharField):
-    """A JSON object as text, read as strictly as the API reads it; empty is ``{}``."""
+    """A JSON object as text, read as strictly as the API reads it; empty is ``empty``."""
 
-    def __init__(self, *, rows: int, **options: Any) -> None:
+    def __init__(self, *, rows: int, empty: str = "{}", **options: Any) -> None:
+        self._empty = empty
         style = {"rows": rows, "style": "font-family: monospace", "spellcheck": "false"}
         super().__init__(required=False, widget=UnfoldAdminTextareaWidget(attrs=style), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        return value if isinstance(value, str) else json.dumps(value or {}, indent=2, ensure_ascii=False)
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, indent=2, ensure_ascii=False) if value else self._empty.removeprefix("null")
 
     def to_python(self, value: Any) -> Any:
-        text = (super().to_python(value) or "").strip() or "{}"
+        text = (super().to_python(value) or "").strip() or self._empty
         try:
             return loads_strict(text.encode())
         except InvalidInput as error:
@@ -58,19 +66,19 @@ class JsonField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         try:
-            return bool(self.to_python(data) != (initial or {}))
+            return bool((self.to_python(data) or {}) != (initial or {}))
         except forms.ValidationError:
             return True
 
 
 def _text(**options: Any) -> forms.CharField:
     placeholder = options.pop("placeholder", "")
-    widget = UnfoldAdminTextInputWidget(attrs={"placeholder": placeholder})
-    return forms.CharField(required=False, widget=widget, **options)
+    options.setdefault("widget", UnfoldAdminTextInputWidget(attrs={"placeholder": placeholder}))
+    return forms.CharField(required=False, **options)
 
 
-def _number(kind: type[forms.IntegerField] = forms.FloatField, **options: Any) -> forms.IntegerField:
-    attrs = {"type": "number", "step": "1" if kind is forms.IntegerField else "any"}
+def _number(kind: type[forms.IntegerField] = NumberField, **options: Any) -> forms.IntegerField:
+    attrs = {"type": "number", "step": "1" if kind is WholeNumberField else "any"}
     return kind(required=False, widget=UnfoldAdminTextInputWidget(attrs=attrs), **options)
 
 
@@ -80,14 +88,29 @@ def _choice(values: Any, *, required: bool = False, **options: Any) -> forms.Cho
     return forms.ChoiceField(choices=choices, required=required, widget=UnfoldAdminSelectWidget(), **options)
 
 
+class SuggestingInput(UnfoldAdminTextInputWidget):
+    """A text input that offers ``suggestions``: what a tenant has declared is not known before it is chosen."""
+
+    suggestions: Sequence[str] = ()
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        listed = f"{name}-suggestions"
+        own = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
+        options = format_html_join("", '<option value="{}">', ((text,) for text in self.suggestions))
+        return format_html('{}<datalist id="{}">{}</datalist>', own, listed, options)
+
+
 class JobForm(forms.ModelForm):
     """Creates a job of the chosen tenant, or edits its ``instance``."""
 
     tenant = forms.ModelChoiceField(
-        Tenant.objects.all(), widget=AutocompleteSelect(Job._meta.get_field("tenant"), admin.site)
+        Tenant.objects.all(), widget=RowSelect(Job._meta.get_field("tenant"), admin.site)
     )
     name = _text(help_text="Unique among the tenant's jobs. May be left out of a one-time job.")
-    job_type = forms.ChoiceField(widget=UnfoldAdminSelectWidget())
+    job_type = _text(
+        widget=SuggestingInput(),
+        help_text="One that is listed, or one the tenant has declared for its pull workers.",
+    )
     payload = JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
     schedule_type = _choice(ScheduleType, required=True, label="Schedule")
     schedule_cron = _text(label="Cron", placeholder="0 2 * * *", help_text="Five fields, or a macro.")
@@ -108,12 +131,20 @@ class JobForm(forms.ModelForm):
     delivery = _choice(definitions.ACCEPTED["delivery"][1])
     retry_policy = JsonField(rows=8, help_text='Such as {"max_attempts": 5, "backoff": "exponential"}.')
     overlap_policy = _choice(definitions.ACCEPTED["overlap_policy"][1])
-    max_concurrent = _number(forms.IntegerField)
+    max_concurrent = _number(WholeNumberField)
     misfire_policy = _choice(definitions.ACCEPTED["misfire_policy"][1])
     misfire_grace_seconds = _number(label="Misfire grace (seconds)")
     catchup_window_seconds = _number(label="Catch-up window (seconds)")
-    max_catchup = _number(forms.IntegerField, label="Most firings to catch up")
-    version = forms.IntegerField(required=False, widget=forms.HiddenInput())
+    max_catchup = _number(WholeNumberField, label="Most firings to catch up")
+    concurrency_key = _text(help_text="Jobs of the tenant with the same key share their most.")
+    labels = JsonField(rows=2, help_text='Such as {"team": "billing"}.')
+    notify = JsonField(
+        rows=3,
+        empty="null",
+        help_text='Such as {"on": ["dead"], "url": "https://ops.example/hook"}; empty: as the tenant says.',
+    )
+    pause_after_failures = _number(WholeNumberField, label="Pause after so many that died in a row")
+    version = WholeNumberField(required=False, widget=forms.HiddenInput())
 
     class Meta:
         model = Job
@@ -121,12 +152,12 @@ class JobForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = [job_type.name for job_type in registry.public_types()]
+        known = [job_type.name for job_type in registry.public_types()]
         if self._edited:
             self.initial.update(_inputs_of(self.instance))
-            names = list(dict.fromkeys([*names, self.instance.job_type]))
+            known = names(self.instance.tenant)
             del self.fields["tenant"]
-        self.fields["job_type"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+        self.fields["job_type"].widget.suggestions = known  # type: ignore[attr-defined]
 
     @property
     def _edited(self) -> bool:
@@ -178,7 +209,7 @@ class JobForm(forms.ModelForm):
 
     def _complain(self, path: str, complaints: list[str]) -> None:
         """Put ``complaints`` at the input of ``path``, or at the closest there is."""
-        own, first = path.replace(".", "_", 1), path.partition(".")[0]
+        own, first = path.replace(".", "_", 1), re.split(r"[.\[]", path, maxsplit=1)[0]
         field = next((name for name in (own, first, f"{first}_type") if name in self.fields), None)
         rest = path if field is None else "" if field == own else path.removeprefix(first).lstrip(".")
         self.add_error(field, [f"{rest}: {text}" if rest else text for text in complaints])

@@ -14,6 +14,7 @@ from jobs.handlers.context import Context
 from jobs.handlers.execution import run_sync
 from jobs.handlers.outcome import Permanent
 from jobs.models import Job
+from tenants.vault.secrets import delete_secret, put_secret
 from tests.factories import make_tenant
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
@@ -128,3 +129,26 @@ class TestTheHandlers:
         with pytest.raises(Permanent) as raised:
             asyncio.run(notice.notice(context(), None))  # type: ignore[arg-type]
         assert not raised.value.pause_job
+
+
+class TestSecretsInTheUrl:
+    ASKED = {"on": ["dead"], "url": "https://ops.example/{{secret:hook}}"}
+
+    def test_are_to_be_there_when_a_job_or_a_tenant_is_told_of_them(self, owner: Caller) -> None:
+        refused = owner.post("/jobs", noop_job(notify=self.ASKED))
+        assert faulty_fields(refused) == {"notify.url"}
+        assert "There is no secret hook" in refused.content.decode()
+        assert faulty_fields(owner.put("/tenant/notify", self.ASKED)) == {"url"}
+        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456")
+        assert owner.post("/jobs", noop_job(notify=self.ASKED)).status_code == 201
+        assert owner.put("/tenant/notify", self.ASKED).status_code == 200
+
+    def test_that_were_deleted_since_leave_alone_what_refers_to_them(self, owner: Caller) -> None:
+        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456")
+        job_id = owner.post("/jobs", noop_job(notify=self.ASKED)).json()["id"]
+        owner.put("/tenant/notify", self.ASKED)
+        delete_secret(tenant=owner.tenant, name="hook")
+        assert owner.patch(f"/jobs/{job_id}", {"priority": "low"}).status_code == 200
+        assert owner.put("/tenant/notify", self.ASKED).status_code == 200
+        other = self.ASKED | {"url": "https://ops.example/2/{{secret:hook}}"}
+        assert faulty_fields(owner.patch(f"/jobs/{job_id}", {"notify": other})) == {"notify.url"}

@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
 from jobs.actions.fields import Fields
+from jobs.actions.vault import check_secrets
 from jobs.core.errors import InvalidInput
 from jobs.handlers import registry
 from jobs.store.events.notices import WORDS
@@ -18,8 +19,11 @@ _WATCHED = frozenset({"succeeded", "failed"})
 _LONGEST_ADDRESS = 254
 
 
-def read_notify(given: object) -> dict[str, Any]:
-    """Check a ``notify`` object and return what is stored of it. Raises ``InvalidInput`` by member."""
+def read_notify(given: object, *, tenant: Tenant | None) -> dict[str, Any]:
+    """Check a ``notify`` object and return what is stored of it. Raises ``InvalidInput`` by member.
+
+    Secrets that its URL refers to are looked for among ``tenant``'s; without one they are not.
+    """
     if not isinstance(given, dict):
         raise InvalidInput(
             {"": 'Must be an object such as {"on": ["dead"], "url": "https://ops.example/hook"}.'}
@@ -31,7 +35,7 @@ def read_notify(given: object) -> dict[str, Any]:
     if url is None and email is None:
         fields.complain("url", "Give a url, an email, or both.")
     if url is not None:
-        fields.collect(lambda: _check_url(url))
+        fields.collect(lambda: _check_url(url, tenant))
     if email is not None:
         fields.collect(lambda: _check_email(email))
     fields.finish()
@@ -49,17 +53,23 @@ def set_tenant_notify(*, tenant: Tenant, notify: object) -> dict[str, Any] | Non
 
     May be repeated. Returns what is stored.
     """
-    stored = None if notify is None else read_notify(notify)
+    stored = (
+        None if notify is None else read_notify(notify, tenant=tenant if notify != tenant.notify else None)
+    )
     tenant.notify, tenant.watched = stored, is_watched(stored)
     tenant.save(update_fields=["notify", "watched", "updated_at"])
     return stored
 
 
-def _check_url(url: object) -> None:
+def _check_url(url: object, tenant: Tenant | None) -> None:
+    webhook = registry.get("webhook")
     try:
-        registry.get("webhook").parse({"url": url})
+        webhook.parse({"url": url})
     except InvalidInput as error:
         raise InvalidInput({"url": [text for texts in error.errors.values() for text in texts]}) from None
+    if tenant is not None and webhook.secrets is not None:
+        wanted = webhook.secrets({"url": url})
+        check_secrets({"url": [name for names in wanted.values() for name in names]}, tenant=tenant)
 
 
 def _check_email(email: object) -> None:

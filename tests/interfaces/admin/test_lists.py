@@ -1,0 +1,102 @@
+"""Lists of the console never count, join or sort, and find what is looked for."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django_celery_results.models import TaskResult
+
+from jobs.admin.shared.lists import first_id_since
+from tests import factories
+from tests.interfaces.admin.world import World, press
+
+pytestmark = pytest.mark.django_db
+
+
+class TestLists:
+    def queries(self, client: Client, url: str) -> list[str]:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            assert client.get(url).status_code == 200
+        return [query["sql"] for query in captured]
+
+    @pytest.mark.parametrize(
+        "page",
+        [
+            "jobs_job",
+            "jobs_trigger",
+            "jobs_deadletter",
+            "jobs_attempt",
+            "django_celery_results_taskresult",
+            "jobs_change",
+        ],
+    )
+    @pytest.mark.parametrize("query", ["", "?q=close", "?p=2"])
+    def test_a_list_neither_counts_nor_joins_and_asks_as_much_for_many_rows_as_for_few(
+        self, page: str, query: str, world: World, operator: Client
+    ) -> None:
+        url = reverse(f"admin:{page}_changelist") + query
+        self.queries(operator, url)
+        few = self.queries(operator, url)
+        for number in range(60):
+            tenant = factories.make_tenant()
+            job = factories.make_job(tenant, name=f"close-{number}")
+            trigger = factories.make_trigger(job, "dead")
+            factories.make_attempt(trigger, "failed")
+            TaskResult.objects.create(task_id=str(uuid4()), status="SUCCESS")
+        many = self.queries(operator, url)
+        # Prefetching asks by id once there is a row at all, on the second page only now.
+        assert len(many) <= len(few) + 3
+        assert [sql for sql in many if "COUNT(" in sql] == []
+        assert [sql for sql in many if "JOIN" in sql and ("jobs_" in sql or "taskresult" in sql)] == []
+
+    def test_pages_follow_each_other_without_a_gap(self, world: World, operator: Client) -> None:
+        triggers = [world.dead, *factories.make_triggers(world.job, 60)]
+        url = reverse("admin:jobs_trigger_changelist")
+        pages = [operator.get(f"{url}?p={number}").context["cl"] for number in (1, 2)]
+        assert [trigger.id for page in pages for trigger in page.result_list] == [
+            trigger.id for trigger in sorted(triggers, key=lambda trigger: trigger.id, reverse=True)
+        ]
+        assert [page.has_next for page in pages] == [True, False]
+
+    @pytest.mark.parametrize("number", ["-1", "0", "x", "9999999999999999999999"])
+    def test_a_senseless_page_number_is_no_error(self, number: str, world: World, operator: Client) -> None:
+        assert operator.get(reverse("admin:jobs_trigger_changelist") + f"?p={number}").status_code == 200
+
+    def test_a_sort_order_from_the_url_is_ignored(self, world: World, operator: Client) -> None:
+        url = reverse("admin:jobs_job_changelist") + "?o=1"
+        assert any('ORDER BY "jobs_job"."id" DESC LIMIT' in sql for sql in self.queries(operator, url))
+
+    def test_triggers_are_found_by_their_id_and_by_their_jobs(self, world: World, operator: Client) -> None:
+        factories.make_trigger()
+        url = reverse("admin:jobs_trigger_changelist")
+        for wanted in (world.dead.id, world.job.id):
+            found = operator.get(f"{url}?q={wanted}").context["cl"].result_list
+            assert [trigger.id for trigger in found] == [world.dead.id]
+        for senseless in ("none", uuid4()):
+            assert operator.get(f"{url}?q={senseless}").context["cl"].result_list == []
+        assert operator.get(f"{url}?q=%00").status_code == 400
+
+    def test_jobs_are_found_by_how_their_name_begins(self, world: World, operator: Client) -> None:
+        factories.make_job(name="open-books")
+        found = operator.get(reverse("admin:jobs_job_changelist") + "?q=close").context["cl"].result_list
+        assert [job.name for job in found] == ["close-books"]
+
+    def test_deleted_jobs_are_out_of_the_list_unless_asked_for(self, world: World, operator: Client) -> None:
+        press(operator, "jobs_job_delete_for_good", world.job)
+        url = reverse("admin:jobs_job_changelist")
+        assert operator.get(url).context["cl"].result_list == []
+        assert len(operator.get(f"{url}?deleted=1").context["cl"].result_list) == 1
+
+    def test_created_within_bounds_the_primary_key(self, world: World) -> None:
+        now = factories.now()
+        assert (
+            first_id_since(now - timedelta(minutes=1))
+            < world.dead.id
+            < first_id_since(now + timedelta(minutes=1))
+        )

@@ -1,0 +1,135 @@
+"""Triggers and dead letters: where a page leads to, and what can be done there."""
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from jobs.admin import dead_letter
+from jobs.explain import GATE_NAMES
+from jobs.models import Trigger
+from tests import factories
+from tests.interfaces.admin.world import CONFIRMED, World, press, said
+
+pytestmark = pytest.mark.django_db
+
+
+class TestTriggerPage:
+    def test_leads_to_its_job_its_attempts_flower_and_the_result(
+        self, world: World, operator: Client
+    ) -> None:
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        celery_task_id = world.attempt.celery_task_id
+        result_url = reverse("admin:django_celery_results_taskresult_change", args=[celery_task_id])
+        assert reverse("admin:jobs_job_change", args=[world.job.id]) in text
+        assert f"/task/{celery_task_id}" in text
+        assert result_url in text
+        assert "http_503" in text
+        assert world.result.task_id in operator.get(result_url).content.decode()
+
+    def test_says_why_it_waits_gate_by_gate(self, world: World, operator: Client) -> None:
+        job = factories.make_job(world.tenant, overlap_policy="queue")
+        other, _ = factories.make_running(job)
+        trigger = factories.make_trigger(job)
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[trigger.id])).content.decode()
+        assert "Why does it wait?" in text
+        assert "1 other trigger of its job unfinished" in text
+        assert reverse("admin:jobs_trigger_change", args=[other.id]) in text
+        assert text.count("<tr") >= len(GATE_NAMES)
+        page = operator.get(reverse("admin:jobs_job_change", args=[job.id])).content.decode()
+        assert "1 other trigger of its job unfinished" in page
+
+    def test_says_how_it_ended(self, world: World, operator: Client) -> None:
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        assert "How did it end?" in text
+        assert "its retry budget is spent (exhausted)" in text
+
+    def test_escapes_what_came_from_outside(self, world: World, operator: Client) -> None:
+        text = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        assert "<b>busy</b>" not in text
+        assert "&lt;b&gt;busy" in text
+
+    def test_replays_and_cancels_one(self, world: World, operator: Client) -> None:
+        press(operator, "jobs_trigger_replay", world.dead)
+        assert factories.state_of(world.dead) == ("pending", "")
+        press(operator, "jobs_trigger_cancel", world.dead)
+        assert factories.state_of(world.dead) == ("cancelled", "requested")
+
+
+class TestDeadLetters:
+    url = "/admin/jobs/trigger/dead-letters/"
+
+    @pytest.fixture
+    def others(self, world: World) -> dict[str, Trigger]:
+        return {
+            "poison": factories.make_trigger(world.job, "dead", reason="poison"),
+            "foreign": factories.make_trigger(None, "dead", reason="poison"),
+            "running": factories.make_trigger(world.job, "running"),
+            "skipped": factories.make_trigger(world.job, "skipped"),
+        }
+
+    def states(self, *triggers: Trigger) -> list[str]:
+        return factories.states(triggers)
+
+    def test_lists_the_dead_alone_with_their_last_error(
+        self, world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        page = operator.get(self.url)
+        assert {trigger.id for trigger in page.context["cl"].result_list} == {
+            world.dead.id,
+            others["poison"].id,
+            others["foreign"].id,
+        }
+        assert "http_503" in page.content.decode()
+
+    def test_replays_the_selected(self, world: World, others: dict[str, Trigger], operator: Client) -> None:
+        selected = [str(world.dead.id), str(others["skipped"].id)]
+        operator.post(self.url, {"action": "replay_selected", "_selected_action": selected, "index": "0"})
+        assert self.states(world.dead, *others.values()) == ["pending", "dead", "dead", "running", "skipped"]
+
+    @pytest.mark.parametrize(
+        ("query", "states"),
+        [
+            ("", ["pending", "pending", "pending"]),
+            ("?reason=poison", ["dead", "pending", "pending"]),
+            ("?q={job}", ["pending", "pending", "dead"]),
+            ("?reason=poison&tenant__id__exact={tenant}", ["dead", "pending", "dead"]),
+            ("?job_type=webhook", ["dead", "dead", "dead"]),
+            ("?q=nonsense", ["dead", "dead", "dead"]),
+        ],
+    )
+    def test_replays_all_that_match_and_nothing_else(
+        self, query: str, states: list[str], world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        query = query.format(job=world.job.id, tenant=world.tenant.id)
+        link = operator.get(self.url + query).context["actions_list"][0]["path"]
+        assert operator.get(link).status_code == 200
+        assert self.states(world.dead, others["poison"], others["foreign"]) == ["dead"] * 3
+        operator.post(link, CONFIRMED)
+        assert self.states(world.dead, others["poison"], others["foreign"]) == states
+        assert self.states(others["running"], others["skipped"]) == ["running", "skipped"]
+
+    def test_takes_so_many_at_a_click_the_oldest_first(
+        self, world: World, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dead_letter, "MOST_AT_ONCE", 2)
+        triggers = sorted([world.dead, *factories.make_triggers(world.job, 2, "dead")], key=lambda t: t.id)
+        assert "More match" in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        assert self.states(*triggers) == ["pending", "pending", "dead"]
+        assert "More match" not in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        assert self.states(*triggers) == ["pending", "pending", "pending"]
+
+    def test_those_of_a_cancelled_job_stay_and_it_is_told(self, world: World, operator: Client) -> None:
+        press(operator, "jobs_job_cancel", world.job)
+        assert "cancelled or deleted" in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        assert self.states(world.dead) == ["dead"]
+
+    def test_viewers_cannot_replay(self, world: World, staff: Callable[..., Client]) -> None:
+        client = staff("view_trigger")
+        assert client.get(self.url).context["actions_list"] == []
+        assert client.post(f"{self.url}replay/", CONFIRMED).status_code == 403
+        client.post(
+            self.url, {"action": "replay_selected", "_selected_action": [str(world.dead.id)], "index": "0"}
+        )
+        assert self.states(world.dead) == ["dead"]

@@ -1,0 +1,113 @@
+"""One row of everything the console shows, its pages, and what a browser sends."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.contrib import admin
+from django.contrib.messages import get_messages
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+from django_celery_results.models import TaskResult
+
+from jobs.models import Change, Lease
+from tenants.actions import create_api_key
+from tenants.vault.secrets import put_secret
+from tests import factories
+
+CONFIRMED = {"_form_submitted": "on"}
+MODELS = (
+    "jobs_job",
+    "jobs_trigger",
+    "jobs_deadletter",
+    "jobs_attempt",
+    "jobs_lease",
+    "django_celery_results_taskresult",
+    "tenants_tenant",
+    "tenants_apikey",
+    "tenants_secret",
+    "jobs_change",
+)
+#: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
+PAGES = {
+    pattern.name: "<path:object_id>" in str(pattern.pattern)
+    for model, page in admin.site._registry.items()
+    if model._meta.app_label in ("jobs", "tenants", "django_celery_results")
+    for pattern in page.get_urls()
+    if pattern.name
+}
+#: Pages Django offers and nobody may use: engine rows are not added, nothing is deleted in Django's way.
+NOBODYS = {f"{model}_delete" for model in MODELS} | {
+    f"{model}_add"
+    for model in (
+        "jobs_trigger",
+        "jobs_attempt",
+        "jobs_lease",
+        "django_celery_results_taskresult",
+        "tenants_secret",
+        "jobs_change",
+    )
+}
+
+
+class World:
+    """One row of everything the console shows."""
+
+    def __init__(self) -> None:
+        self.tenant = factories.make_tenant()
+        self.job = factories.make_job(self.tenant, name="close-books")
+        self.dead = factories.make_trigger(self.job, "dead")
+        self.attempt = factories.make_attempt(
+            self.dead,
+            "failed",
+            celery_task_id=str(uuid4()),
+            error_code="http_503",
+            error_message="<b>busy</b>",
+        )
+        self.lease = Lease.objects.create(
+            name="leader", holder="beat-1", term=7, expires_at=factories.now() + timedelta(hours=1)
+        )
+        self.result = TaskResult.objects.create(task_id=self.attempt.celery_task_id, status="SUCCESS")
+        self.secret, _ = put_secret(tenant=self.tenant, name="token", value="value of the secret")
+        self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
+        self.change = Change.objects.get(kind="api_key")
+
+    def url(self, page: str) -> str:
+        rows = {
+            "jobs_job": self.job,
+            "jobs_trigger": self.dead,
+            "jobs_attempt": self.attempt,
+            "jobs_lease": self.lease,
+            "django_celery_results_taskresult": self.result,
+            "tenants_tenant": self.tenant,
+            "tenants_apikey": self.key,
+            "tenants_secret": self.secret,
+            "jobs_change": self.change,
+        }
+        (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
+        return reverse(f"admin:{page}", args=[row.pk] if row else [])
+
+
+def said(response: HttpResponse) -> str:
+    """The last message of a response."""
+    return str(list(get_messages(response.wsgi_request))[-1])
+
+
+def press(client: Client, page: str, row: Any) -> HttpResponse:
+    """Confirm a button of ``row``'s page."""
+    return client.post(reverse(f"admin:{page}", args=[row.pk]), CONFIRMED)
+
+
+def inputs(**changes: str) -> dict[str, str]:
+    """What a browser sends for a new cron job."""
+    return {
+        "name": "nightly",
+        "job_type": "noop",
+        "payload": "{}",
+        "schedule_type": "cron",
+        "schedule_cron": "0 2 * * *",
+        "schedule_timezone": "Europe/Berlin",
+        "schedule_every_seconds": "",
+        "retry_policy": "{}",
+    } | changes
