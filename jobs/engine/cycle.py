@@ -75,7 +75,8 @@ class Cycle:
         )
         self._reap_at = 0.0
         self._parked_after = START
-        self._rates = Rates(shared_buckets())
+        buckets = shared_buckets()
+        self._rates = Rates(buckets)
         self._window = dispatch_store.Window(
             first=settings.queue_window_first,
             lowest=settings.queue_window_lowest,
@@ -83,7 +84,9 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._inheritances = 0
-        self._drift = Drift(name=f"beat@{socket.gethostname()}:{os.getpid()}")
+        self._drift = Drift(
+            name=f"beat@{socket.gethostname()}:{os.getpid()}", let_through=lambda: buckets.let_through
+        )
         #: Whether the last turn was a leader's, and came to its end.
         self.leading = False
 

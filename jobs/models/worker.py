@@ -31,7 +31,7 @@ class Worker(models.Model):
 
 class Clock(models.Model):
     """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
-    ``within_seconds``.
+    ``within_seconds``. Of a beat ``let_through`` counts firings that no rate limit could be asked about.
 
     For people: no process clock decides anything.
     """
@@ -39,6 +39,7 @@ class Clock(models.Model):
     name = models.CharField(max_length=200, primary_key=True)
     offset_seconds = models.FloatField()
     within_seconds = models.FloatField()
+    let_through = models.BigIntegerField(default=0, db_default=0)
     measured_at = models.DateTimeField()
 
     class Meta:

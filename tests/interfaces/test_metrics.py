@@ -51,7 +51,9 @@ class TestWhatItTells:
         make_trigger(make_job(make_tenant(status="suspended"), job_type="message"))
         take_lease(holder="beat-1", duration=10 * MINUTE)
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
-        drift = clocks.Drift(name="beat@a:1", clock=lambda: factories.now().timestamp() - 300)
+        drift = clocks.Drift(
+            name="beat@a:1", clock=lambda: factories.now().timestamp() - 300, let_through=lambda: 7
+        )
         drift.measure_if_due()
         drift.measure_if_due()
         with connection.cursor() as cursor:
@@ -70,6 +72,7 @@ class TestWhatItTells:
         assert 0 < found["lease_seconds_left", "beat-1", "leader"] <= 600
         assert found["workers", "jobs.noop"] == 1
         assert -330 < found["clock_offset_seconds", "beat@a:1"] < -270
+        assert found["rates_let_through_total", "beat@a:1"] == 7
         assert found["attempts_last_minute", "started"] == found["attempts_last_minute", "failed"] == 1
         assert found["materialized_total",] >= 0
         assert found["duplicates_prevented_total",] >= 0

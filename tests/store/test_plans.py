@@ -156,7 +156,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "catchup.end_jobs": lambda s: {"job_ids": s.job_ids},
     "catchup.give_up": lambda s: {"ids": s.ids},
-    "clocks.compare": lambda s: {"name": "w1", "offset": 0.1, "within": 0.01},
+    "clocks.compare": lambda s: {"name": "w1", "offset": 0.1, "within": 0.01, "let_through": 0},
     "clocks.present": lambda s: {"silence": HOUR, "limit": 1000},
     "dispatch.due_lanes": lambda s: {},
     "dispatch.lock_tenants": lambda s: {**REIGN, "tenant_ids": s.tenant_ids},

@@ -1,13 +1,14 @@
 """The audit trail: whoever changes something, by whichever way, leaves a row with their name."""
 
 import json
+import runpy
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
-from django.core.management import call_command
 from django.db import connection, models, transaction
 from django.test import Client
 
@@ -20,7 +21,6 @@ from jobs.store import execution
 from jobs.store import jobs as job_store
 from jobs.store.trail import Actor, acting_as
 from jobs.store.trail.actor import WATCHED
-from scheduler_project.processes import acting
 from tenants.actions import create_api_key, revoke_api_key, update_tenant
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.rekey import rekey
@@ -30,6 +30,7 @@ from tests.interfaces.api.caller import Caller, noop_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
 BY = Actor("command", "manage.py tests by nobody")
+ROOT = Path(__file__).parent.parent.parent
 VALUE = "correct-horse-battery-staple"
 
 
@@ -96,8 +97,9 @@ class TestOneRow:
         monkeypatch.setattr("jobs.store.trail.actor._of_process", None)
         tenant = make_tenant()
         forget()
-        acting.act_as_command(["manage.py", "update_tenant", tenant.slug, "--weight", "7"])
-        call_command("update_tenant", tenant.slug, "--weight", "7")
+        monkeypatch.setattr("sys.argv", ["manage.py", "update_tenant", tenant.slug, "--weight", "7"])
+        monkeypatch.setattr("django.db.connections.close_all", lambda: None)  # as it does at its end
+        runpy.run_path(str(ROOT / "manage.py"), run_name="__main__")
         assert changes() == [
             ("updated", "command", "manage.py update_tenant by ops", {"weight": [100, 7]}),
         ]

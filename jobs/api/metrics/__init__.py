@@ -138,13 +138,17 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
         left.add_metric((row.name, row.holder), row.seconds_left)
     offset = _gauge("clock_offset_seconds", "How far a clock is ahead of the database's.", "process")
     within = _gauge("clock_offset_within_seconds", "How exactly that is known.", "process")
+    passed = CounterMetricFamily(
+        "carillon_rates_let_through", "Firings no rate limit could be asked about.", labels=("process",)
+    )
     for row in found.clocks:
+        passed.add_metric((row.name,), row.let_through)
         offset.add_metric((row.name,), row.offset_seconds)
         within.add_metric((row.name,), row.within_seconds)
     serving = _gauge("workers", "Workers that take from a queue.", "queue")
     for queue, count in Counter(queue for worker in found.workers for queue in worker.queues).items():
         serving.add_metric((queue,), count)
-    yield from (term, left, offset, within, serving)
+    yield from (term, left, offset, within, passed, serving)
 
 
 def _of_firings(found: Figures) -> Iterator[Metric]:

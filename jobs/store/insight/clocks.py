@@ -64,9 +64,17 @@ class Asking(AbstractContextManager["Asking"]):
 class Drift:
     """One process's clock. ``measure_if_due`` goes wherever the process talks to the database anyway."""
 
-    def __init__(self, *, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        clock: Callable[[], float] = time.time,
+        let_through: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``let_through`` tells how many firings passed while no rate limit could be asked."""
         self._name = name
         self._clock = clock
+        self._let_through = let_through
         self._far = False
         self._due_at = 0.0
         self.reading: Reading | None = None
@@ -82,6 +90,7 @@ class Drift:
                 name=self._name,
                 offset=last.offset_seconds if last else None,
                 within=last.within_seconds if last else None,
+                let_through=self._let_through(),
             )
         if last is None:
             self._due_at = 0.0  # nothing is on record yet: the next turn puts it there
@@ -108,6 +117,6 @@ class Drift:
 
 def present(*, limit: int = 1000) -> list[Any]:
     """The processes whose clocks are known, furthest off first: ``name``, ``offset_seconds``, ``within_seconds``,
-    ``measured_at``.
+    ``let_through``, ``measured_at``.
     """
     return _SQL["present"](silence=GONE_AFTER, limit=limit)

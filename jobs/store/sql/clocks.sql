@@ -11,18 +11,18 @@ WITH gone AS (
         SELECT name FROM jobs_clock WHERE measured_at < carillon_clock() - interval '1 day' AND name <> %(name)s
         FOR UPDATE SKIP LOCKED))
 ), noted AS (
-    INSERT INTO jobs_clock AS c (name, offset_seconds, within_seconds, measured_at)
-    SELECT %(name)s, %(offset)s, %(within)s, carillon_clock() WHERE %(offset)s::float IS NOT NULL
+    INSERT INTO jobs_clock AS c (name, offset_seconds, within_seconds, let_through, measured_at)
+    SELECT %(name)s, %(offset)s, %(within)s, %(let_through)s, carillon_clock() WHERE %(offset)s::float IS NOT NULL
     ON CONFLICT (name) DO UPDATE SET
         offset_seconds = excluded.offset_seconds, within_seconds = excluded.within_seconds,
-        measured_at = excluded.measured_at
+        let_through = excluded.let_through, measured_at = excluded.measured_at
 )
 SELECT carillon_clock() AS at;
 
 -- name: present
 -- The processes whose clocks were measured lately, those that are furthest off first.
--- returns: name, offset_seconds, within_seconds, measured_at
-SELECT name, offset_seconds, within_seconds, measured_at FROM jobs_clock
+-- returns: name, offset_seconds, within_seconds, let_through, measured_at
+SELECT name, offset_seconds, within_seconds, let_through, measured_at FROM jobs_clock
 WHERE measured_at > carillon_now() - %(silence)s::interval
 ORDER BY abs(offset_seconds) DESC, name
 LIMIT %(limit)s;
