@@ -193,7 +193,6 @@ CELERY_TASK_QUEUES: list[Queue] = []  # one per job type; filled by scheduler_pr
 CELERY_TASK_SEND_SENT_EVENT = False
 CELERY_TASK_TRACK_STARTED = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_WORKER_DISABLE_PREFETCH = CELERY_BROKER_URL.startswith(("redis", "sentinel"))
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = True
 CELERY_WORKER_CONSUMER = "scheduler_project.worker.consumer:Consumer"

@@ -76,24 +76,44 @@ class Query:
             for name, loader in _LOADERS.items():
                 cursor.adapters.register_loader(name, loader)
             cursor.execute(self.sql, parameters)
-            return _rows(cursor)
+            return _rows(self.sql, cursor)
 
     def _kept(self, parameters: dict[str, Any]) -> list[Any]:
         # Django's cursors write parameters into the text, so that no two statements are the same to the server.
         connection.ensure_connection()
         connection.validate_no_broken_transaction()
-        with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-            for name, loader in _LOADERS.items():
-                cursor.adapters.register_loader(name, loader)
+        with connection.wrap_database_errors:
+            cursor = _kept_cursor()
             cursor.execute(self.sql, parameters)
-            return _rows(cursor)
+            return _rows(self.sql, cursor)
 
 
-def _rows(cursor: Any) -> list[Any]:
-    if cursor.description is None:
-        return []
-    row = _row_type(tuple(column.name for column in cursor.description))
-    return [row(*values) for values in cursor.fetchall()]
+def _kept_cursor() -> psycopg.Cursor[Any]:
+    """The connection's one cursor for kept statements: to find its loaders costs a cursor as much as a small result."""
+    ours = cast(Any, connection)
+    cursor: psycopg.Cursor[Any] | None = getattr(ours, "carillon_cursor", None)
+    if cursor is None or cursor.connection is not connection.connection:
+        cursor = psycopg.Cursor(connection.connection)
+        for name, loader in _LOADERS.items():
+            cursor.adapters.register_loader(name, loader)
+        ours.carillon_cursor = cursor
+    return cursor
+
+
+def _rows(sql: str, cursor: Any) -> list[Any]:
+    row = _row_types.get(sql)
+    if row is None:
+        # Asked for once a statement, since it is built anew each time.
+        names = cursor.description
+        row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _no_row
+    return [] if row is _no_row else [row(*values) for values in cursor.fetchall()]
+
+
+def _no_row(*_: Any) -> None:
+    """The row type of a statement that returns nothing."""
+
+
+_row_types: dict[str, Callable[..., Any]] = {}
 
 
 #: How an element looks inside an array's text; a list with any other type in it is left to psycopg.
@@ -115,11 +135,6 @@ def _literal(value: Any) -> Any:
         return "{" + ",".join([_ELEMENTS[type(element)](element) for element in value]) + "}"
     except KeyError:
         return value
-
-
-@cache
-def _row_type(columns: tuple[str, ...]) -> Callable[..., Any]:
-    return cast(Callable[..., Any], namedtuple("Row", columns))
 
 
 @cache

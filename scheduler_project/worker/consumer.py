@@ -1,27 +1,48 @@
-"""Celery's consumer, but for one thing: it publishes task events a few times a second, not after every message.
+"""Celery's consumer, but for two things that cost a worker more than all else it does for a message (docs/adr/0019).
 
-Each publish costs a worker as much as the rest it does for a message (docs/adr/0019), and nobody watches that closely.
-Named by ``CELERY_WORKER_CONSUMER``.
+Task events are published a few times a second, not after every message; nobody watches more closely. And while
+messages are short, each process has its next one at hand, instead of idling until the broker was asked for it.
+Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of ``worker_disable_prefetch``.
 """
 
+import threading
 import time
+from typing import Any
 
+from celery import bootsteps
+from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
+from celery.worker.consumer.tasks import Tasks
 
 FLUSH_SECONDS = 0.25
 #: Events in one message at most: some 100 kB.
 MOST_EVENTS = 240
+#: A process that starts so many messages a second is soon free for another.
+BRISK_PER_SECOND = 20
+MEASURE_SECONDS = 0.25
 
 
 class Consumer(CelerysConsumer):
-    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``."""
+    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``; see ``Prefetch`` for messages."""
+
+    class Blueprint(CelerysConsumer.Blueprint):  # type: ignore[misc]
+        default_steps = (*CelerysConsumer.Blueprint.default_steps, f"{__name__}:Prefetch")
 
     _flush_at = 0.0
 
     def on_send_event_buffered(self) -> None:
+        if not self.hub:
+            return
+        if threading.current_thread() is threading.main_thread():
+            self._plan_to_flush()
+        else:
+            # A thread of a pool: the loop has to wake up, for it to see that one is free.
+            self.hub.call_soon(self._plan_to_flush)
+
+    def _plan_to_flush(self) -> None:
         # By the clock, not by a flag: a lost connection may take the timer's entry with it.
         now = time.monotonic()
-        if self.hub and now >= self._flush_at:
+        if now >= self._flush_at and self.event_dispatcher:
             self._flush_at = now + FLUSH_SECONDS
             self.event_dispatcher.buffer_limit = MOST_EVENTS
             self.hub.call_later(FLUSH_SECONDS, self._flush_events)
@@ -29,3 +50,44 @@ class Consumer(CelerysConsumer):
     def shutdown(self) -> None:
         self._flush_events()
         super().shutdown()
+
+
+class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
+    """On Redis, take no more than the pool has processes, or twice as many while their messages are short.
+
+    What a worker has at hand nobody else can start: so only as much as will soon be started here. Brokers with a
+    prefetch count of their own (RabbitMQ) have ``worker_prefetch_multiplier`` say it.
+    """
+
+    requires = (Tasks,)
+
+    def start(self, consumer: Any) -> None:
+        if consumer.connection.transport.driver_type != "redis":
+            return
+        qos, pace = consumer.task_consumer.channel.qos, Pace()
+        celerys = qos.can_consume
+
+        def can_consume() -> bool:
+            processes = getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
+            most = 2 * processes if pace.is_brisk(processes) else processes
+            return len(state.reserved_requests) < most and bool(celerys())
+
+        qos.can_consume = can_consume
+
+
+class Pace:
+    """How many messages the pool's processes start in a second, measured every ``MEASURE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._count = state.all_total_count[0]
+        self._rate = 0.0
+
+    def is_brisk(self, processes: int) -> bool:
+        """Whether each of them starts ``BRISK_PER_SECOND`` or more."""
+        now = time.monotonic()
+        if now >= self._since + MEASURE_SECONDS:
+            count = state.all_total_count[0]
+            self._rate = (count - self._count) / (now - self._since)
+            self._since, self._count = now, count
+        return self._rate >= BRISK_PER_SECOND * processes

@@ -1,12 +1,21 @@
-"""Our consumer publishes task events in lots, whatever became of the connection meanwhile."""
+"""Our consumer publishes task events in lots, and takes one message ahead where these are short."""
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from celery.worker import state
 
 from scheduler_project.worker import consumer
-from scheduler_project.worker.consumer import FLUSH_SECONDS, MOST_EVENTS, Consumer
+from scheduler_project.worker.consumer import (
+    BRISK_PER_SECOND,
+    FLUSH_SECONDS,
+    MEASURE_SECONDS,
+    MOST_EVENTS,
+    Consumer,
+    Prefetch,
+)
 
 
 class Hub:
@@ -17,6 +26,9 @@ class Hub:
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> None:
         self.calls.append((delay, callback))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.calls.append((0.0, callback))
 
 
 class Stood(Consumer):
@@ -57,6 +69,17 @@ def test_a_flush_that_went_with_its_connection_is_not_waited_for(clock: SimpleNa
     assert len(worker.hub.calls) == 2
 
 
+def test_an_event_of_a_pools_thread_wakes_the_loop(clock: SimpleNamespace) -> None:
+    worker = Stood()
+    thread = threading.Thread(target=worker.on_send_event_buffered)
+    thread.start()
+    thread.join()
+    [(delay, planned)] = worker.hub.calls
+    assert delay == 0
+    planned()
+    assert worker.hub.calls[1][0] == FLUSH_SECONDS
+
+
 def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
     clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,3 +90,56 @@ def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
     monkeypatch.setattr(consumer.CelerysConsumer, "shutdown", lambda self: None)
     worker.shutdown()
     assert worker.flushed == 1
+
+
+class TestPrefetch:
+    """Of a worker with two processes."""
+
+    @pytest.fixture
+    def reserved(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        found: list[int] = []
+        monkeypatch.setattr(consumer.state, "reserved_requests", found)
+        monkeypatch.setattr(consumer.state, "all_total_count", [0])
+        return found
+
+    @staticmethod
+    def started(driver: str = "redis") -> SimpleNamespace:
+        worker = SimpleNamespace(
+            connection=SimpleNamespace(transport=SimpleNamespace(driver_type=driver)),
+            task_consumer=SimpleNamespace(
+                channel=SimpleNamespace(qos=SimpleNamespace(can_consume=lambda: True))
+            ),
+            controller=SimpleNamespace(max_concurrency=None),
+            pool=SimpleNamespace(num_processes=2),
+        )
+        Prefetch(worker).start(worker)
+        return worker.task_consumer.channel.qos
+
+    def test_takes_no_more_than_its_processes_at_first(
+        self, clock: SimpleNamespace, reserved: list[int]
+    ) -> None:
+        qos = self.started()
+        assert qos.can_consume()
+        reserved += [1, 2]
+        assert not qos.can_consume()
+
+    def test_takes_one_ahead_for_each_while_messages_are_short_and_no_longer(
+        self, clock: SimpleNamespace, reserved: list[int]
+    ) -> None:
+        qos = self.started()
+        reserved += [1, 2, 3]
+        state.all_total_count[0] += 2 * BRISK_PER_SECOND
+        clock.now += MEASURE_SECONDS
+        assert qos.can_consume()
+        reserved.append(4)
+        assert not qos.can_consume()
+        reserved.pop()
+        clock.now += MEASURE_SECONDS
+        assert not qos.can_consume()
+
+    def test_leaves_other_brokers_to_their_own_count(
+        self, clock: SimpleNamespace, reserved: list[int]
+    ) -> None:
+        qos = self.started("amqp")
+        reserved += [1, 2, 3, 4]
+        assert qos.can_consume()
