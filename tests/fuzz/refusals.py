@@ -8,6 +8,7 @@ import json
 import re
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import schemathesis
 
@@ -86,14 +87,21 @@ BEYOND_A_SCHEMA = [
 
 
 _turns = count()
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """What fits is sent under a key of its own, or it would meet the 422 of another call; and nobody waits for work."""
+    """What fits is sent under a key of its own, or it would meet the 422 of another call; and nobody waits for work.
+
+    Ids that schemathesis has inferred from answers and that are none ("bulk", out of /jobs/bulk) are made ids again.
+    """
     fits = case.meta is not None and case.meta.generation.mode.is_positive
     if fits and "Idempotency-Key" in (case.headers or {}):
         case.headers["Idempotency-Key"] = f"fuzz-{next(_turns)}"
+    for name, value in (case.path_parameters or {}).items() if fits else ():
+        if name.endswith("_id") and not _UUID.fullmatch(str(value)):
+            case.path_parameters[name] = str(uuid4())
     waits = case.operation.path.endswith("/worker/claim") and isinstance(case.body, dict)
     if waits and isinstance(case.body.get("wait_seconds"), int | float):
         case.body["wait_seconds"] = min(case.body["wait_seconds"], 0.1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from jobs.actions.pull import json_schema, types
 from jobs.models import Job, PullType
 from tests.factories import make_tenant, make_trigger, state_of
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
@@ -195,6 +196,18 @@ class TestAJob:
     ) -> None:
         declare(tenant, payload_schema=schema)
         assert faulty_fields(service.post("/jobs", job(payload={"a": 1}))) == {"payload"}
+
+    def test_is_refused_in_a_bulk_once_the_time_of_the_call_is_over(
+        self, service: Caller, tenant: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        declare(tenant, payload_schema=SCHEMA)
+        monkeypatch.setattr(types, "Allowance", lambda: json_schema.Allowance(0.0))
+        jobs = [job(name=name, payload={"invoice": 7}) for name in "ab"]
+        answer = service.post("/jobs/bulk", {"jobs": jobs}).json()
+        told = [result["problem"]["errors"][0] for result in answer["results"]]
+        assert [(fault["field"], "fewer at once" in fault["message"]) for fault in told] == [
+            ("payload", True)
+        ] * 2
 
     def test_is_explained_by_its_own_name(self, service: Caller, tenant: Any) -> None:
         declare(tenant, max_in_flight=1)

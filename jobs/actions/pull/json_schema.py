@@ -8,6 +8,7 @@ A schema can make its reader work exponentially (``allOf`` of references to ``al
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jsonschema
@@ -22,6 +23,8 @@ MAX_SCHEMA_BYTES = 32_768
 MAX_SCHEMA_DEPTH = 24
 #: What checking one payload may take of a processor; one of 64 KiB against a plain schema takes a tenth of it.
 MOST_SECONDS = 0.5
+#: What those of one call may take together; each is refused from then on.
+MOST_SECONDS_OF_A_CALL = 5.0
 MOST_ERRORS = 20
 MOST_PATTERNS = 50
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -33,6 +36,8 @@ _REFUSED = {
     "$vocabulary": "Leave it out.",
     "patternProperties": "Not taken; use properties or additionalProperties.",
 }
+_TOO_LONG = "Checking it against the type's schema takes too long; simplify the schema or the payload."
+_TOO_LONG_TOGETHER = "Checking all of them against their types' schemas takes too long; send fewer at once."
 #: Keywords whose members are named by the caller, and keywords whose content is data.
 _NAMED = frozenset({"properties", "$defs", "dependentSchemas"})
 _DATA = frozenset({"const", "enum", "default", "examples"})
@@ -59,20 +64,48 @@ def check_schema(schema: object, *, field: str) -> None:
         raise InvalidInput({_path(field, error.absolute_path): _words(error)}) from None
 
 
-def validate(value: object, schema: dict[str, Any], *, field: str) -> None:
-    """Check ``value`` against a schema ``check_schema`` took. Raises ``InvalidInput`` with paths below ``field``."""
-    errors: dict[str, list[str]] = {}
-    try:
-        for found in _timed(schema).iter_errors(value):
-            errors.setdefault(_path(field, found.absolute_path), []).append(_words(found))
-            if len(errors) >= MOST_ERRORS:
-                break
-    except (_TooMuch, patterns.TooCostly, RecursionError):
-        _refuse(
-            field, "Checking it against the type's schema takes too long; simplify the schema or the payload."
-        )
-    if errors:
-        raise InvalidInput(errors)
+@dataclass(slots=True)
+class Allowance:
+    """What is left of a processor's ``seconds`` for all checks of one call: a bulk may ask a thousand times."""
+
+    seconds: float = MOST_SECONDS_OF_A_CALL
+
+
+class Check:
+    """A schema that ``check_schema`` took, to be asked of many values."""
+
+    def __init__(self, schema: dict[str, Any], allowance: Allowance) -> None:
+        self._allowance, self._until = allowance, 0.0
+        checks = {**Draft202012Validator.VALIDATORS, "uniqueItems": _unique_items, "pattern": _pattern}
+        timed = {name: self._timed(check) for name, check in checks.items()}
+        self._validator = extend(Draft202012Validator, timed)(schema)
+
+    def __call__(self, value: object, *, field: str) -> None:
+        """Raises ``InvalidInput`` with paths below ``field``."""
+        began = time.thread_time()
+        self._until = began + min(MOST_SECONDS, self._allowance.seconds)
+        errors: dict[str, list[str]] = {}
+        try:
+            for found in self._validator.iter_errors(value):
+                errors.setdefault(_path(field, found.absolute_path), []).append(_words(found))
+                if len(errors) >= MOST_ERRORS:
+                    break
+        except (_TooMuch, patterns.TooCostly, RecursionError):
+            _refuse(field, _TOO_LONG if self._allowance.seconds > MOST_SECONDS else _TOO_LONG_TOGETHER)
+        finally:
+            self._allowance.seconds -= time.thread_time() - began
+        if errors:
+            raise InvalidInput(errors)
+
+    def _timed(self, check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        """``check``, giving up by ``_TooMuch`` once the time is over."""
+
+        def timed(validator: Any, content: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            if time.thread_time() > self._until:
+                raise _TooMuch
+            yield from check(validator, content, instance, schema) or ()
+
+        return timed
 
 
 def _refuse_keywords(schema: object, path: str, references: set[str]) -> None:
@@ -119,22 +152,6 @@ def _patterns(schema: object, path: str) -> Iterator[tuple[str, object]]:
                 yield from _patterns(inner, f"{here}.{name}"[:200])
         elif keyword not in _DATA:
             yield from _patterns(content, here)
-
-
-def _timed(schema: dict[str, Any]) -> Any:
-    """A validator of ``schema`` that gives up by ``_TooMuch`` once its time is over."""
-    until = time.thread_time() + MOST_SECONDS
-
-    def timing(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-        def timed(validator: Any, content: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            if time.thread_time() > until:
-                raise _TooMuch
-            yield from check(validator, content, instance, schema) or ()
-
-        return timed
-
-    checks = {**Draft202012Validator.VALIDATORS, "uniqueItems": _unique_items, "pattern": _pattern}
-    return extend(Draft202012Validator, {name: timing(check) for name, check in checks.items()})(schema)
 
 
 def _pattern(_: Any, wanted: str, instance: object, __: object) -> Iterator[jsonschema.ValidationError]:

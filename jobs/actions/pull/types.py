@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs.actions.fields import Fields
 from jobs.actions.pull import json_schema
+from jobs.actions.pull.json_schema import Allowance
 from jobs.actions.schedules import seconds
 from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.core.pull import LONGEST_NAME, is_pull, shown_name, stored_name
@@ -40,8 +41,11 @@ class Kind:
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
 
 
-def kind_of(name: object, *, tenant: Tenant) -> Kind:
-    """The type that ``tenant`` calls ``name``, its own before a registered one. Raises ``UnknownJobType``."""
+def kind_of(name: object, *, tenant: Tenant, allowance: Allowance | None = None) -> Kind:
+    """The type that ``tenant`` calls ``name``, its own before a registered one. Raises ``UnknownJobType``.
+
+    ``allowance`` is shared by those whose payloads one call checks.
+    """
     shown = (
         shown_name(name)
         if isinstance(name, str) and name.endswith(stored_name("", tenant_id=tenant.id))
@@ -49,7 +53,7 @@ def kind_of(name: object, *, tenant: Tenant) -> Kind:
     )
     own = _find(tenant, shown) if isinstance(shown, str) else None
     if own is not None:
-        return Kind(own.job_type, own.timeout, lambda payload: _check(own, payload))
+        return Kind(own.job_type, own.timeout, _check_of(own, allowance or Allowance()))
     try:
         registered = registry.get(name)  # type: ignore[arg-type]
         if registered.name.startswith(registry.SYSTEM_PREFIX):
@@ -71,13 +75,14 @@ class Kinds:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._found: dict[str, Kind | UnknownJobType] = {}
+        self._allowance = Allowance()
 
     def __call__(self, name: object) -> Kind:
         if not isinstance(name, str):
-            return kind_of(name, tenant=self._tenant)
+            return kind_of(name, tenant=self._tenant)  # which will raise
         if name not in self._found:
             try:
-                self._found[name] = kind_of(name, tenant=self._tenant)
+                self._found[name] = kind_of(name, tenant=self._tenant, allowance=self._allowance)
             except UnknownJobType as error:
                 self._found[name] = error
         found = self._found[name]
@@ -204,8 +209,14 @@ def _find(tenant: Tenant, name: str) -> PullType | None:
     return PullType.objects.filter(tenant=tenant, name=name).first()
 
 
-def _check(declared: PullType, payload: Any) -> None:
-    if not isinstance(payload, dict):
-        raise InvalidInput({"payload": "A payload is a JSON object, such as {}."})
-    if declared.payload_schema is not None:
-        json_schema.validate(payload, declared.payload_schema, field="payload")
+def _check_of(declared: PullType, allowance: Allowance) -> Callable[[Any], None]:
+    schema = declared.payload_schema
+    fits = None if schema is None else json_schema.Check(schema, allowance)
+
+    def check(payload: Any) -> None:
+        if not isinstance(payload, dict):
+            raise InvalidInput({"payload": "A payload is a JSON object, such as {}."})
+        if fits is not None:
+            fits(payload, field="payload")
+
+    return check

@@ -58,7 +58,7 @@ class EventsView(Endpoint):
         parameters=[
             OpenApiParameter(
                 "after",
-                {"type": "string", "pattern": f"^({_PLACE.pattern}|{LATEST})$"},
+                {"type": "string", "pattern": f"^({_PLACE.pattern}|{LATEST})?$"},
                 description=f"The id of an event, a cursor, or {LATEST}; all that is kept by default.",
             ),
             OpenApiParameter(

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from django.utils.functional import cached_property
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import APIException, MethodNotAllowed, ValidationError
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -51,6 +51,10 @@ class Endpoint(GenericAPIView[Any]):
         super().initial(request, *args, **kwargs)
         key: Any = request.auth
         identify(Actor(ActorKind.API_KEY, f"ck_{key.prefix} {key.name}"))
+        verb = str(request.method).lower()
+        handler = getattr(self, verb, None) if verb in self.http_method_names else None
+        if handler is None:
+            raise MethodNotAllowed(str(request.method))
         # WSGI as Django reads it takes a body of unknown length for none; say so instead of losing it.
         if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
             raise LengthRequired
@@ -64,9 +68,7 @@ class Endpoint(GenericAPIView[Any]):
             _ = self.wanted
         if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
             # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
-            verb = str(request.method).lower()
-            if handler := getattr(self, verb, None):
-                setattr(self, verb, idempotency.once(self, handler))
+            setattr(self, verb, idempotency.once(self, handler))
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)

@@ -229,9 +229,10 @@ class TestEveryRoute:
         self, owner: Caller, url: Callable[[str], str], route: str
     ) -> None:
         lacking = next(method for method in ("PUT", "PATCH") if (method, route) not in ROUTES)
-        response = owner.call(lacking, url(route), {})
-        assert response.status_code == 405
-        assert response["Content-Type"] == "application/problem+json"
+        for method, query in ((lacking, ""), ("TRACE", ""), ("TRACE", "?fields=id")):
+            response = owner.call(method, url(route) + query, {} if method == lacking else None)
+            assert response.status_code == 405, method
+            assert response["Content-Type"] == "application/problem+json"
 
 
 class TestAnOutsider:
