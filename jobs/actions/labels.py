@@ -11,8 +11,7 @@ from jobs.core.errors import InvalidInput
 
 MOST = 32
 WORD = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,62}"
-#: As a query has it, where an empty one asks for nothing.
-SELECTOR = f"^({WORD}={WORD}(,{WORD}={WORD})*)?$"
+SELECTOR = f"^{WORD}={WORD}(,{WORD}={WORD})*$"
 _RULE = "1 to 63 ASCII letters, digits, _ . / and -, beginning with a letter or digit"
 _LONGEST_SHOWN = 40
 

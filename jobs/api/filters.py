@@ -1,6 +1,6 @@
 """What lists may be filtered by. A filter that cannot be understood is a 400 that names it, never an ignored one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,15 @@ from jobs.core.schedule import EARLIEST, LATEST
 from jobs.core.states import PHASES, REASONS, JobStatus, TriggerState
 from jobs.models import Job, JobLabel, SkippedRange, Trigger
 
+_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"
 EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
+
+
+def refuse_empty(given: Mapping[str, Any], *, known: Collection[str]) -> None:
+    """Raises ``InvalidInput`` for filters without a value: ``?job=$JOB`` would mean all where ``JOB`` is unset."""
+    empty = [name for name in known if name in given and not str(given[name]).strip()]
+    if empty:
+        raise InvalidInput(dict.fromkeys(empty, "Is empty; leave it out, or say what to look for."))
 
 
 class _InstantField(forms.CharField):
@@ -45,7 +53,7 @@ class InstantFilter(filters.Filter):
     field_class = _InstantField
 
 
-@extend_schema_field({"type": "string", "maxLength": 63, "pattern": "^[^\\u0000]*$"})
+@extend_schema_field({"type": "string", "maxLength": 63, "pattern": _SOMETHING})
 class JobTypeFilter(filters.CharFilter):
     """By the name its tenant knows a type by, whichever kind it is."""
 
@@ -85,7 +93,7 @@ class LabelsFilter(filters.Filter):
         return queryset
 
 
-@extend_schema_field({"type": "string", "maxLength": LONGEST_NAME, "pattern": "^[^\\u0000]*$"})
+@extend_schema_field({"type": "string", "maxLength": LONGEST_NAME, "pattern": _SOMETHING})
 class NameFilter(filters.CharFilter):
     """A name, or how it begins."""
 

@@ -65,6 +65,7 @@ BEYOND_A_SCHEMA = [
         r"(notify\.)?(url|email)",
         "Whether this installation sends e-mail; and what is a URL is said by no format that readers agree on.",
     ),
+    (r"jobs_put_by_name", r"schedule\.type", "A job that exists cannot become immediate."),
     (
         r"jobs_put_by_name",
         r"If-None-Match",

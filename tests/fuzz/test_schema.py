@@ -18,7 +18,7 @@ from tests.interfaces.api.caller import Caller
 LONG = "FUZZ_SECONDS" in os.environ
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "8"))
 HERE = Path(__file__).parent
-EVERY = ("read", "write", "worker")
+EVERY = ("read", "write", "worker", "admin")
 
 
 @pytest.fixture

@@ -30,8 +30,10 @@ def read_filter(wanted: object, *, verb: str, tenant: Tenant) -> dict[str, str]:
         raise InvalidInput({"filter": "Must be an object; {} means all of them."})
     fields = Fields(wanted, known=tuple(_kind(verb).base_filters))
     for name, value in wanted.items():
-        if not isinstance(value, str) or not value:
-            fields.complain(name, "Must be a text, as in a query.")
+        if not isinstance(value, str) or not value.strip():
+            fields.complain(
+                name, "Must be a text that says something, as in a query; leave it out to mean all."
+            )
     if fields.errors:
         raise InvalidInput(fields.errors).under("filter")
     filters = _filters(wanted, verb=verb, tenant_id=tenant.id)

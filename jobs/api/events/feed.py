@@ -21,8 +21,8 @@ from jobs.core.errors import InvalidInput
 from jobs.store import events
 from jobs.store.events import START, Place
 
-_MOST, _FEW = 1000, 100
-_PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,18})", re.ASCII)
+MOST, _FEW = 1000, 100
+PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,18})", re.ASCII)
 LATEST = "latest"
 
 
@@ -58,17 +58,17 @@ class EventsView(Endpoint):
         parameters=[
             OpenApiParameter(
                 "after",
-                {"type": "string", "pattern": f"^({_PLACE.pattern}|{LATEST})?$"},
+                {"type": "string", "pattern": f"^({PLACE.pattern}|{LATEST})$"},
                 description=f"The id of an event, a cursor, or {LATEST}; all that is kept by default.",
             ),
             OpenApiParameter(
                 "limit",
-                {"type": "integer", "minimum": 1, "maximum": _MOST},
-                description=f"1 to {_MOST}; {_FEW} by default.",
+                {"type": "integer", "minimum": 1, "maximum": MOST},
+                description=f"1 to {MOST}; {_FEW} by default.",
             ),
             OpenApiParameter(
                 "Last-Event-ID",
-                {"type": "string", "pattern": f"^{_PLACE.pattern}$"},
+                {"type": "string", "pattern": f"^{PLACE.pattern}$"},
                 OpenApiParameter.HEADER,
                 description="For streams: as after, and before it.",
             ),
@@ -124,14 +124,14 @@ class EventsView(Endpoint):
 
 
 def _after(request: Request, *, default: str) -> Place:
-    given = request.query_params.get("after", default)
+    given = request.query_params.get("after", default or None)
     if given == LATEST:
         return events.horizon()
-    return place_of(given, field="after") if given else START
+    return START if given is None else place_of(given, field="after")
 
 
 def place_of(given: str, *, field: str) -> Place:
-    match = _PLACE.fullmatch(given)
+    match = PLACE.fullmatch(given)
     if match is None:
         raise InvalidInput({field: f"Must be the id of an event or a cursor, such as 7512-42, or {LATEST}."})
     return Place(int(match[1]), int(match[2]))
@@ -139,8 +139,8 @@ def place_of(given: str, *, field: str) -> Place:
 
 def limit_of(request: Request) -> int:
     given = request.query_params.get("limit", str(_FEW))
-    if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST:
-        raise InvalidInput({"limit": f"Must be a whole number from 1 to {_MOST}."})
+    if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= MOST:
+        raise InvalidInput({"limit": f"Must be a whole number from 1 to {MOST}."})
     return int(given)
 
 

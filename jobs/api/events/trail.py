@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.schedules import instant_text
-from jobs.api.events.feed import limit_of, place_of
+from jobs.api.events.feed import MOST, PLACE, limit_of, place_of
 from jobs.api.schema import endpoint
 from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
@@ -85,16 +85,26 @@ class AuditView(Endpoint):
         "Who changed what: your jobs, job types, keys, secrets and your tenant itself, oldest first",
         responses={200: ChangesSerializer},
         parameters=[
-            OpenApiParameter("after", str, description="An id or a cursor; all that is kept by default."),
-            OpenApiParameter("limit", int, description="1 to 1000; 100 by default."),
-            OpenApiParameter("object_id", str, description="Of this object alone."),
+            OpenApiParameter(
+                "after",
+                {"type": "string", "pattern": f"^{PLACE.pattern}$"},
+                description="An id or a cursor; all that is kept by default.",
+            ),
+            OpenApiParameter(
+                "limit", {"type": "integer", "minimum": 1, "maximum": MOST}, description="100 by default."
+            ),
+            OpenApiParameter(
+                "object_id",
+                {"type": "string", "pattern": f"^[ -~]{{1,{_LONGEST_ID}}}$"},
+                description="Of this object alone.",
+            ),
         ],
         examples=[OpenApiExample("A job was edited", value=_EXAMPLE, response_only=True)],
         operation_id="audit_list",
     )
     def get(self, request: Request) -> Response:
-        given = request.query_params.get("after", "")
-        after = place_of(given, field="after") if given else START
+        given = request.query_params.get("after")
+        after = START if given is None else place_of(given, field="after")
         limit = limit_of(request)
         rows = self._rows(after=after, limit=limit, object_id=request.query_params.get("object_id"))
         last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from jobs.api.calls import idempotency, rates
-from jobs.api.filters import ListFilter
+from jobs.api.filters import ListFilter, refuse_empty
 from jobs.core.errors import InvalidInput
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
@@ -88,6 +88,7 @@ class Endpoint(GenericAPIView[Any]):
     def page_of(self, queryset: QuerySet[Any]) -> Response:
         """The page of the filtered ``queryset`` that the request asks for."""
         if self.filterset_class is not None:
+            refuse_empty(self.request.query_params, known=self.filterset_class.base_filters)
             filters = self.filterset_class(self.request.query_params, queryset, request=self.request)
             filters.tenant_id = self.tenant.id
             if not filters.is_valid():

@@ -145,8 +145,8 @@ class DeadLettersReplayView(Endpoint):
             raise InvalidInput({"filter": "Must be an object; {} means all of them."})
         fields = Fields(wanted, known=tuple(DeadLetterFilter.base_filters))
         for name, value in wanted.items():
-            if not isinstance(value, str):
-                fields.complain(name, "Must be a text.")
+            if not isinstance(value, str) or not value.strip():
+                fields.complain(name, "Must be a text that says something; leave it out to mean all.")
         if fields.errors:
             raise InvalidInput(fields.errors).under("filter")
         filters = DeadLetterFilter(wanted, dead)
