@@ -142,7 +142,7 @@ class Cycle:
         if keeping_house:
             self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
             reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
-            self._housekeeper.keep()
+            self._housekeeper.keep(busy=more)
         if more:
             return 0.0
         longest = BLOCKED_SECONDS if blocked or catching_up else self._settings.max_sleep_ms / 1000

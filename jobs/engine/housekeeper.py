@@ -16,7 +16,10 @@ from jobs.telemetry import get_logger
 from tenants.vault.signing import retire_signing_secrets
 
 log = get_logger()
+TELL_EVERY_SECONDS = 1.0
 COMPLETE_EVERY_SECONDS = 1.0
+#: While on-time work fills whole batches, finished jobs wait so long at most: nothing depends on their status.
+COMPLETE_AT_LAST_SECONDS = 10.0
 PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
 BATCH = 1000
@@ -32,14 +35,16 @@ class Housekeeper:
         self._retention, self._trail_retention = retention, trail_retention
         self._after = _START
         self._versions_after = history.FIRST_ENTRY
-        self._complete_at = self._partitions_at = self._purge_at = 0.0
+        self._tell_at = self._complete_at = self._partitions_at = self._purge_at = 0.0
 
-    def keep(self) -> None:
-        """Do the chores that are due."""
+    def keep(self, *, busy: bool = False) -> None:
+        """Do the chores that are due; ``busy``: those alone that cannot wait a little."""
         now = time.monotonic()
-        if now >= self._complete_at:
-            self._complete_at = now + COMPLETE_EVERY_SECONDS
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_EVERY_SECONDS
             self._tell()
+        if now >= self._complete_at + (COMPLETE_AT_LAST_SECONDS if busy else 0.0):
+            self._complete_at = now + COMPLETE_EVERY_SECONDS
             last, completed = store.complete(after=self._after, limit=BATCH)
             self._after = last or _START
             if completed:

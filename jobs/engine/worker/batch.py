@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from threading import Event
 from typing import Any
 from uuid import UUID
@@ -126,6 +126,8 @@ class Batch:
         )
         self._at_work: Context | None = None
         self._secrets = secrets_of(job_type, rows)
+        # Opened once for the whole batch, and forgotten with it.
+        self._signing_secret = cache(signing_secret)
 
     def call_handlers(self, *, may_linger: bool) -> None:
         """Asynchronous handlers all at once, synchronous ones one after another.
@@ -214,7 +216,7 @@ class Batch:
             timeout=row.timeout,
             resume_from=row.checkpoint,
             secrets=self._secrets.get(row.id, NO_SECRETS),
-            on_sign=partial(signing_secret, row),
+            on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
             cancel_event=self.hold.held[row.id].cancel_event,
             on_progress=partial(_note_progress, grip),
             on_checkpoint=partial(_note_checkpoint, grip),

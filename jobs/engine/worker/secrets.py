@@ -47,9 +47,9 @@ def _names_of(job_type: JobType, payload: Any) -> set[str]:
         return set()
 
 
-def signing_secret(row: Any) -> str:
-    """What the webhooks of a claimed row's tenant are signed with. Raises ``HandlerError``."""
+def signing_secret(tenant_id: int, sealed: str) -> str:
+    """What the webhooks of a tenant are signed with. Raises ``HandlerError``."""
     try:
-        return open_signing_secrets(row.tenant_id, row.webhook_secret)
+        return open_signing_secrets(tenant_id, sealed)
     except Unreadable:
         raise unreadable("The tenant's signing secret") from None

@@ -11,12 +11,14 @@ from standardwebhooks import Webhook
 from jobs.handlers.builtin.webhook.payload import WebhookPayload
 from jobs.handlers.context import Context
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
 
 def body_text(payload: WebhookPayload) -> str | None:
     """The request's body as compact JSON; None when the payload names no body (``null`` is a body)."""
     if "body" not in payload.model_fields_set:
         return None
-    return json.dumps(payload.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _compact(payload.body)
 
 
 def request_headers(
