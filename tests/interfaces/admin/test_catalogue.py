@@ -66,6 +66,11 @@ def errors_of(response: HttpResponse) -> dict[str, str]:
     return {name: " ".join(texts) for name, texts in errors.items()}
 
 
+def brief(value: object) -> str:
+    """The name of a case, whose text may be long."""
+    return ascii(value)[:20]
+
+
 class TestADefinition:
     @pytest.mark.parametrize(
         ("row", "changes", "field", "right"),
@@ -83,20 +88,22 @@ class TestADefinition:
         assert any(part in text for part in (right, NO_NUL, *NO_NUMBER)), text
         assert stored() == before
 
-    @pytest.mark.parametrize("name", JSON_INPUTS)
     @pytest.mark.parametrize(
-        ("text", "right"),
+        ("name", "text", "right"),
         [
-            ('{"x": NaN}', "send null or a string"),
-            ('{"x": -Infinity}', "send null or a string"),
-            ('{"x": 1e999}', "send it as a string"),
-            ('{"x": ' + "9" * 5000 + "}", "send it as a string"),
-            ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "flatten it"),
-            ('{"x": ' * 50_000, "flatten it"),
-            ('{"x": 1, "x": 2}', "given twice"),
-            ('{"x": ', "Not JSON"),
+            ("payload", '{"x": NaN}', "send null or a string"),
+            ("payload", '{"x": -Infinity}', "send null or a string"),
+            ("payload", '{"x": 1e999}', "send it as a string"),
+            ("payload", '{"x": ' + "9" * 5000 + "}", "send it as a string"),
+            ("payload", '{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "flatten it"),
+            ("payload", '{"x": ' * 50_000, "flatten it"),
+            ("payload", '{"x": 1, "x": 2}', "given twice"),
+            ("payload", '{"x": ', "Not JSON"),
+            ("retry_policy", '{"factor": NaN}', "send null or a string"),
+            ("labels", '{"x": "a", "x": "b"}', "given twice"),
+            ("notify", "[" * 100_000, "flatten it"),
         ],
-        ids=["NaN", "Infinity", "1e999", "5,000 digits", "lists", "objects", "twice", "cut off"],
+        ids=brief,
     )
     def test_is_refused_where_its_text_is_no_json(
         self, world: World, operator: Client, name: str, text: str, right: str
@@ -107,9 +114,21 @@ class TestADefinition:
         assert right in said[name]
         assert not Job.objects.filter(name="nightly").exists()
 
-    @pytest.mark.parametrize("text", ["\uff11\uff12", "1_000", "\u00b2", "1" + "0" * 4000, "inf", "1e999"])
     @pytest.mark.parametrize(
-        "name", ["max_concurrent", "timeout_seconds", "pause_after_failures", "max_catchup"]
+        ("name", "text"),
+        [
+            ("max_concurrent", "\uff11\uff12"),
+            ("max_concurrent", "1_000"),
+            ("max_concurrent", "\u00b2"),
+            ("max_concurrent", "1" + "0" * 4000),
+            ("timeout_seconds", "\uff11\uff12"),
+            ("timeout_seconds", "1_0"),
+            ("timeout_seconds", "inf"),
+            ("timeout_seconds", "1e999"),
+            ("pause_after_failures", "\uff11\uff12"),
+            ("max_catchup", "1_0"),
+        ],
+        ids=brief,
     )
     def test_is_refused_where_a_number_only_looks_like_one(
         self, world: World, operator: Client, name: str, text: str
@@ -167,6 +186,7 @@ class TestATenant:
             ("rate_per_second", "1e3"),
             ("rate_burst", "-1"),
         ],
+        ids=brief,
     )
     def test_is_refused_at_its_input(self, operator: Client, name: str, text: str) -> None:
         said = errors_of(operator.post(reverse("admin:tenants_tenant_add"), self.FINE | {name: text}))
@@ -194,6 +214,7 @@ class TestAKey:
             ({"expires_at_0": "infinity", "expires_at_1": "00:00:00"}, "expires_at"),
             ({"expires_at_0": "\uff12\uff10\uff13\uff10-01-01", "expires_at_1": "00:00:00"}, "expires_at"),
         ],
+        ids=brief,
     )
     def test_is_refused_at_its_input(
         self, world: World, operator: Client, changes: dict[str, str], name: str
@@ -222,12 +243,14 @@ class TestAList:
             )
             if name
         }
-        for text in ("%00", "9" * 30, "x" * 10_000, "%EF%BC%91", LATE):
+        for text in ("%00", "9" * 30, "x" * 10_000):
             for name in ("q", "p", *sorted(names)):
                 answer = operator.get(f"{reverse(f'admin:{page}')}?{name}={text}")
                 assert answer.status_code in (200, 302, 400), (name, text, answer.status_code)
 
-    @pytest.mark.parametrize("page", sorted(page for page in PAGES if PAGES[page]))
+    @pytest.mark.parametrize(
+        "page", [*sorted(page for page in PAGES if page.endswith("_change")), "jobs_job_pause"]
+    )
     def test_of_one_row_is_no_error_whatever_the_id(self, world: World, operator: Client, page: str) -> None:
         for text in ("\0", "x" * 5_000, "9" * 30):
             answer = operator.get(reverse(f"admin:{page}", args=[text]))
