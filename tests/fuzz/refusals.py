@@ -25,6 +25,7 @@ _KINDS = "It depends on the type or the back-off that the job has already."
 BEYOND_A_SCHEMA = [
     (r".*", r"cursor", "A cursor is the server's own text: take it from a page."),
     (r".*", r"(filter\.)?(scheduled_for|created|updated)_(after|before)", _TIMES),
+    (r"jobs_list", r"ordering", "With name_prefix it is by name; parameters cannot depend on each other."),
     (r"jobs_backfill", r"start|end", _TIMES + " The stretch must be in order and hold a firing of the job."),
     (
         r"jobs_(create|bulk|update|put_by_name)",
