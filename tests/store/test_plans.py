@@ -22,7 +22,7 @@ from tests import factories
 
 pytestmark = pytest.mark.django_db
 
-PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion")
+PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion", "jobs_change")
 BIG = ("jobs_trigger", "jobs_job", "jobs_attempt", *PASTS)
 JOBS, TRIGGERS, TENANTS = 5_000, 20_000, 20
 #: Of every hundred triggers: most have ended, as in any ledger that has run for a while.
