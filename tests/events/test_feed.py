@@ -151,3 +151,5 @@ class TestAStream:
 
     def test_refuses_what_is_no_event_id(self, owner: Caller) -> None:
         assert faulty_fields(listen(owner, **{"Last-Event-ID": "x"})) == {"Last-Event-ID"}
+        assert faulty_fields(owner.get("/events", **{"Last-Event-ID": "x"})) == {"Last-Event-ID"}
+        assert owner.get("/events", **{"Last-Event-ID": ""}).status_code == 200

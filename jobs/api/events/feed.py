@@ -68,9 +68,9 @@ class EventsView(Endpoint):
             ),
             OpenApiParameter(
                 "Last-Event-ID",
-                {"type": "string", "pattern": f"^{PLACE.pattern}$"},
+                {"type": "string", "pattern": f"^({PLACE.pattern})?$"},
                 OpenApiParameter.HEADER,
-                description="For streams: as after, and before it.",
+                description="For streams: as after, and before it. Empty: as if it were not there.",
             ),
         ],
         examples=[
@@ -104,12 +104,9 @@ class EventsView(Endpoint):
     )
     def get(self, request: Request) -> HttpResponseBase:
         streams = isinstance(request.accepted_renderer, EventStreamRenderer)
-        given = request.headers.get("Last-Event-ID") if streams else None
-        after = (
-            place_of(given, field="Last-Event-ID")
-            if given
-            else _after(request, default=LATEST if streams else "")
-        )
+        given = request.headers.get("Last-Event-ID")
+        seen = place_of(given, field="Last-Event-ID") if given else None
+        after = seen if streams and seen else _after(request, default=LATEST if streams else "")
         if streams:
             lines = stream(tenant_id=self.tenant.id, after=after, render=_rendered)
             # nginx would gather what is to arrive at once.
