@@ -134,7 +134,7 @@ class _Alarm:
             _wind(math.inf)
 
     def ring(self) -> None:
-        """What was meant for the call before this one rings too early."""
+        """Stop the call if its time is up. What was set for the call before this one rings too early."""
         if not (self.interrupted or time.monotonic() >= self._due_at):
             _wind(self._due_at)
         elif self._armed:

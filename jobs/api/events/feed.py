@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.http import StreamingHttpResponse
@@ -114,10 +115,7 @@ class EventsView(Endpoint):
             return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
         limit = limit_of(request)
         rows = events.page(tenant_id=self.tenant.id, after=after, limit=limit)
-        last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"
-        return Response(
-            {"results": [_present(row) for row in rows], "cursor": last, "more": len(rows) == limit}
-        )
+        return page_of(rows, after=after, limit=limit, present=_present)
 
 
 def _after(request: Request, *, default: str) -> Place:
@@ -141,13 +139,22 @@ def limit_of(request: Request) -> int:
     return int(given)
 
 
-def _id(row: Any) -> str:
+def page_of(
+    rows: Sequence[Any], *, after: Place, limit: int, present: Callable[[Any], dict[str, Any]]
+) -> Response:
+    """The answer of a feed: its rows, the place behind the last of them, and whether there may be more."""
+    last = id_of(rows[-1] if rows else after)
+    return Response({"results": [present(row) for row in rows], "cursor": last, "more": len(rows) == limit})
+
+
+def id_of(row: Any) -> str:
+    """What stands for a row's place, or a place, in a feed."""
     return f"{row.xid}-{row.id}"
 
 
 def _present(row: Any) -> dict[str, Any]:
     return {
-        "id": _id(row),
+        "id": id_of(row),
         "at": instant_text(row.at),
         "kind": row.kind,
         "job_id": str(row.job_id),
@@ -157,4 +164,4 @@ def _present(row: Any) -> dict[str, Any]:
 
 
 def _rendered(row: Any) -> tuple[str, str, str]:
-    return _id(row), row.kind, json.dumps(_present(row))
+    return id_of(row), row.kind, json.dumps(_present(row))

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.schedules import instant_text
-from jobs.api.events.feed import MOST, PLACE, limit_of, place_of
+from jobs.api.events.feed import MOST, PLACE, id_of, limit_of, page_of, place_of
 from jobs.api.schema import endpoint
 from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
@@ -107,10 +107,7 @@ class AuditView(Endpoint):
         after = START if given is None else place_of(given, field="after")
         limit = limit_of(request)
         rows = self._rows(after=after, limit=limit, object_id=request.query_params.get("object_id"))
-        last = _id(rows[-1]) if rows else f"{after.xid}-{after.id}"
-        return Response(
-            {"results": [_present(row) for row in rows], "cursor": last, "more": len(rows) == limit}
-        )
+        return page_of(rows, after=after, limit=limit, present=_present)
 
     def _rows(self, *, after: Any, limit: int, object_id: str | None) -> list[Any]:
         if object_id is None:
@@ -122,13 +119,9 @@ class AuditView(Endpoint):
         )
 
 
-def _id(row: Any) -> str:
-    return f"{row.xid}-{row.id}"
-
-
 def _present(row: Any) -> dict[str, Any]:
     return {
-        "id": _id(row),
+        "id": id_of(row),
         "at": instant_text(row.at),
         "object": {"kind": row.kind, "id": row.object_id, "name": row.name},
         "action": row.action,
