@@ -75,6 +75,7 @@ class LeaderScheduler(Scheduler):
             lanes=partial(served_types, PullLanes(), Takers()),
             publish=publisher,
             ready=publisher.ready,
+            abreast=True,
         )
         beat_init.connect(self._install_signals, weak=False)
 

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.db import connection
@@ -17,6 +18,7 @@ from jobs.conf import EngineSettings
 from jobs.engine.dispatcher import Lane, Message, dispatch
 from jobs.engine.firing.agenda import Agenda
 from jobs.engine.firing.catchup import CatchUps
+from jobs.engine.firing.crowd import Crowd
 from jobs.engine.firing.materializer import materialize
 from jobs.engine.firing.pace import Pace
 from jobs.engine.housekeeper import Housekeeper
@@ -48,7 +50,8 @@ START = UUID(int=0)
 class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
-    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued.
+    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``abreast`` lets a
+    crowd be materialized beside dispatch, in a thread.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Cycle:
         lanes: Callable[[], Mapping[str, Lane]],
         publish: Callable[[Sequence[Message]], None],
         ready: Callable[[], bool] = lambda: True,
+        abreast: bool = False,
     ) -> None:
         self._settings = settings
         self._lanes = lanes
@@ -68,6 +72,8 @@ class Cycle:
         )
         self._pace = Pace()
         self._agenda = Agenda()
+        self._crowd = Crowd(self._materialize) if abreast else None
+        self._crowded = False
         self._catch_ups = CatchUps(pace=self._pace)
         self._housekeeper = Housekeeper(
             retention=timedelta(days=settings.history_days),
@@ -120,23 +126,13 @@ class Cycle:
         lanes = self._lanes()
         if keeping_house:
             dispatch_store.open_queues(lanes, self._window)
-        more = self._materialize(reign)
-        blocked, upcoming = False, None
-        self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
-        dispatch_store.unpark(limit=self._settings.dispatch_batch)
-        # Without a broker, what pull workers serve goes on.
-        served = lanes if self._ready() else {name: lane for name, lane in lanes.items() if lane.pull}
-        if served:
-            result = dispatch(
-                reign=reign,
-                lanes=served,
-                window=self._window,
-                limit=self._settings.dispatch_batch,
-                rates=self._rates,
-                publish=self._publish,
-            )
-            blocked, upcoming = result.blocked, result.seconds_to_next
-            more = more or result.count >= self._settings.dispatch_batch
+        if self._crowd and self._crowded:
+            self._crowded, result = self._crowd.beside(reign, partial(self._dispatch, reign, lanes))
+        else:
+            self._crowded = self._materialize(reign)
+            result = self._dispatch(reign, lanes)
+        blocked, upcoming = result.blocked, result.seconds_to_next
+        more = self._crowded or result.count >= self._settings.dispatch_batch
         # While on-time work fills whole batches, the past waits.
         catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
         if keeping_house:
@@ -148,7 +144,22 @@ class Cycle:
         longest = BLOCKED_SECONDS if blocked or catching_up else self._settings.max_sleep_ms / 1000
         return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
+    def _dispatch(self, reign: Reign, lanes: Mapping[str, Lane]) -> dispatch_store.Dispatched:
+        self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
+        dispatch_store.unpark(limit=self._settings.dispatch_batch)
+        # Without a broker, what pull workers serve goes on.
+        served = lanes if self._ready() else {name: lane for name, lane in lanes.items() if lane.pull}
+        return dispatch(
+            reign=reign,
+            lanes=served,
+            window=self._window,
+            limit=self._settings.dispatch_batch,
+            rates=self._rates,
+            publish=self._publish,
+        )
+
     def _materialize(self, reign: Reign) -> bool:
+        self._bound_waits()
         limit = self._settings.materialize_batch
         taken = materialize(
             reign=reign,
