@@ -35,6 +35,8 @@ log = get_logger()
 
 #: A due trigger that may not start yet (a cap, a full window) is looked at again this soon.
 BLOCKED_SECONDS = 0.05
+#: Unless it waits for queues that hold enough for their workers until then: a look costs as much for few as for many.
+AMPLE_SECONDS = 0.15
 REAP_EVERY_SECONDS = 1.0
 AWAY_SECONDS = 1.0
 #: A new leader takes back what its predecessor queued longer ago than this and nobody claimed: it may have died between
@@ -131,7 +133,6 @@ class Cycle:
         else:
             self._crowded = self._materialize(reign)
             result = self._dispatch(reign, lanes)
-        blocked, upcoming = result.blocked, result.seconds_to_next
         more = self._crowded or result.count >= self._settings.dispatch_batch
         # While on-time work fills whole batches, the past waits.
         catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
@@ -141,7 +142,10 @@ class Cycle:
             self._housekeeper.keep(busy=more)
         if more:
             return 0.0
-        longest = BLOCKED_SECONDS if blocked or catching_up else self._settings.max_sleep_ms / 1000
+        longest = self._settings.max_sleep_ms / 1000
+        if result.blocked or catching_up:
+            longest = min(longest, AMPLE_SECONDS) if result.ample and not catching_up else BLOCKED_SECONDS
+        upcoming = result.seconds_to_next
         return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
     def _dispatch(self, reign: Reign, lanes: Mapping[str, Lane]) -> dispatch_store.Dispatched:

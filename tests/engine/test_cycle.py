@@ -78,6 +78,19 @@ class TestTurn:
         make_trigger(job)
         assert beat.step() == module.BLOCKED_SECONDS
 
+    def test_looks_less_often_for_room_in_queues_that_hold_enough(
+        self, make_beat: Callable[..., Beat]
+    ) -> None:
+        beat = make_beat(leader_election=False, queue_window_first=16)
+        make_triggers(make_job(), 40)
+        assert beat.step() == module.BLOCKED_SECONDS, "the queue was empty"
+        queued = [grip.id for grip in beat.broker.grips]
+        Trigger.objects.filter(id__in=queued[:4]).update(state="succeeded")
+        assert beat.step() == module.AMPLE_SECONDS
+        make_trigger(make_job(), due_at=factories.now() + timedelta(milliseconds=60))
+        Trigger.objects.filter(id__in=queued[4:8]).update(state="succeeded")
+        assert 0 < beat.step() <= 0.06
+
     def test_does_not_sleep_while_a_full_batch_says_there_is_more(
         self, make_beat: Callable[..., Beat]
     ) -> None:

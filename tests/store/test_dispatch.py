@@ -126,6 +126,22 @@ class TestCaps:
         assert (result.queued, result.blocked) == ([], True)
         assert dispatch(window=100).full == set()
 
+    @pytest.mark.parametrize(
+        ("left", "caps", "ample"),
+        [(3, {}, True), (2, {}, False), (4, {}, False), (3, {"slow": 1}, False)],
+    )
+    def test_can_wait_for_a_queue_that_keeps_most_of_its_window(
+        self, left: int, caps: dict[str, int], ample: bool
+    ) -> None:
+        """At ``left`` 4 nothing says that the queue is what they wait for, and a type at its cap has no full queue."""
+        job = make_job()
+        make_triggers(job, left, "queued")
+        make_triggers(job, 9)
+        make_trigger(make_job(job_type="slow"), "running")
+        make_triggers(make_job(job_type="slow"), 2)
+        result = dispatch(window=4, **caps)
+        assert (result.blocked, result.ample) == (True, ample)
+
 
 class TestFairness:
     def test_interleaves_priorities_8_4_2_1(self) -> None:

@@ -22,6 +22,9 @@ from jobs.store.leases import Reign
 _SQL = db.queries("dispatch")
 #: Triggers that have to wait may hide the due work of others: how often one dispatch looks past them.
 PICKS = 5
+#: A queue that still holds this much of its window when it is looked at has lost no more than a quarter of it since the
+#: last look, and so lasts for three times as long until the next one.
+AMPLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,16 @@ class Queued:
 class Dispatched:
     """What one dispatch did.
 
-    ``blocked``: due work remains that could not start (a cap, a full window). ``depths``: how many are queued of each
-    job type that was dispatched, these included; ``full``: the types whose queues took all they may hold.
+    ``blocked``: due work remains that could not start (a cap, a full window); ``ample``: all of it waits for queues
+    that are full, and were well filled before. ``depths``: how many are queued of each job type that was dispatched,
+    these included; ``full``: the types whose queues took all they may hold.
     ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
     """
 
     queued: list[Queued] = field(default_factory=list)
     ended: dict[UUID, str] = field(default_factory=dict)
     blocked: bool = False
+    ample: bool = False
     depths: dict[str, int] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
     seconds_to_next: float | None = None
@@ -100,6 +105,7 @@ def dispatch(
         if done.queued:
             crash_point("dispatch.before_commit")
     done.blocked = done.count < limit and len(frozen) < len({lane.tenant_id for lane in due})
+    done.ample = done.blocked and {lane.job_type for lane in due} <= done.full & pick.well_filled
     return done
 
 
@@ -135,6 +141,8 @@ class _Pick:
             for tenant in self._tenants.values()
             if tenant.rate_per_second and (room := rates.room(tenant)) is not None
         }
+        self._windows = windows
+        self._found: dict[str, int] = {}
         self._lanes = [lane for lane in due if lane.tenant_id in self._tenants and lane.job_type in windows]
         self._queues = {
             "queues": list(windows),
@@ -156,6 +164,11 @@ class _Pick:
             limit=limit,
         )
 
+    @property
+    def well_filled(self) -> set[str]:
+        """The job types whose queues held most of their windows before anything was added to them."""
+        return {name for name, queued in self._found.items() if queued >= AMPLE * self._windows[name]}
+
     def carry_out(self, picked: Sequence[Any], done: Dispatched) -> bool:
         """Do what was decided, and note in ``done`` what was queued, in the order picked, and what ended.
 
@@ -173,6 +186,7 @@ class _Pick:
         done.depths |= {row.job_type: row.type_queued + taken[row.job_type] for row in chosen}
         done.full |= {row.job_type for row in chosen if taken[row.job_type] >= row.type_room}
         for row in chosen:
+            self._found.setdefault(row.job_type, row.type_queued)
             self._gone[row.tenant_id] += 1
             if row.tenant_id in self._tokens:
                 self._tokens[row.tenant_id] -= 1
