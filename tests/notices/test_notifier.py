@@ -201,6 +201,20 @@ class TestThePlace:
         assert notify() == 3
         assert notify() == 0
 
+    def test_moves_over_pages_of_what_nobody_can_ask_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever a page ends with, and though the job is long gone."""
+        monkeypatch.setattr(notifier, "PAGE", 2)
+        tenant = make_tenant(notify=DEAD)
+        for job in (make_job(tenant), make_job(tenant)):
+            end(job)
+            Event.objects.filter(job_id=job.id, kind="trigger.dead").update(kind="job.updated")
+        ended = Event.objects.latest("xid", "id")
+        Event.objects.filter(id=ended.id).update(job_id=ended.trigger_id)
+        end(make_job(tenant))
+        assert notify() == 1
+        assert FeedReader.objects.get().event_id >= Event.objects.latest("xid", "id").id
+        assert notify() == 0
+
 
 class TestPauseAfterFailures:
     def test_pauses_a_job_that_keeps_dying_and_says_so(self) -> None:

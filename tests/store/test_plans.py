@@ -191,7 +191,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "parking.unpark": lambda s: {"limit": 1000},
     "notices.open": lambda s: {},
     "notices.take": lambda s: {},
-    "notices.read": lambda s: {"after_xid": "7", "after_id": 1, "limit": 100},
+    "notices.read": lambda s: {"after_xid": "7", "after_id": 1, "limit": 100, "kinds": ["trigger.dead"]},
     "notices.keep": lambda s: {"xid": "7", "event_id": 1},
     "notices.send": lambda s: {
         "ids": s.ids,

@@ -27,7 +27,7 @@ def notify() -> int:
                 return made
             made += _judge(events)
             notices.keep(Place(int(events[-1].xid), events[-1].id))
-        if len(events) < PAGE:
+        if events[-1].on_page < PAGE:
             break
     return made
 

@@ -54,8 +54,10 @@ def take() -> Place | None:
 
 
 def read(*, after: Place, limit: int) -> list[Any]:
-    """Up to ``limit`` events of all tenants after a place, with what is wanted of each."""
-    return _SQL["read"](after_xid=str(after.xid), after_id=after.id, limit=limit)
+    """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each, and
+    the last. Each says how many there were, as ``on_page``.
+    """
+    return _SQL["read"](after_xid=str(after.xid), after_id=after.id, limit=limit, kinds=list(WORDS))
 
 
 def keep(place: Place) -> None:

@@ -17,17 +17,26 @@ ON CONFLICT DO NOTHING;
 SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
 
 -- name: read
--- The events of all tenants on from a place, as in events.sql: page, with what is to be made of each.
+-- The events of all tenants on from a place, as in events.sql: page, with what is to be made of each. Of a page those
+-- alone whose kind may be asked for, and its last, which says how far the page goes: most events concern nobody here.
 -- index: event_in_order, primary keys
--- returns: the event, its job's and its tenant's notify, and pause_after_failures
-SELECT e.*, job.notify AS job_notify, tenant.notify AS tenant_notify, job.pause_after_failures
-FROM (SELECT xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data FROM jobs_event
-      WHERE (jobs_event.xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
-        AND jobs_event.xid < pg_snapshot_xmin(pg_current_snapshot())
-      ORDER BY jobs_event.xid, id LIMIT %(limit)s) e, LATERAL (
-    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id OFFSET 0) job, LATERAL (
-    SELECT notify FROM tenants_tenant WHERE id = e.tenant_id OFFSET 0) tenant
-ORDER BY e.xid::xid8, e.id;
+-- returns: the event, how many the page has, its job's and its tenant's notify, and pause_after_failures
+WITH page AS MATERIALIZED (
+    SELECT jobs_event.xid AS at_xid, xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data,
+           row_number() OVER (ORDER BY jobs_event.xid, id) AS nth
+    FROM jobs_event
+    WHERE (jobs_event.xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
+      AND jobs_event.xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY jobs_event.xid, id LIMIT %(limit)s
+), size AS MATERIALIZED (
+    SELECT count(*) AS on_page FROM page
+)
+SELECT e.*, size.on_page, job.notify AS job_notify, tenant.notify AS tenant_notify, job.pause_after_failures
+FROM size CROSS JOIN page e LEFT JOIN LATERAL (
+    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id OFFSET 0) job ON true LEFT JOIN LATERAL (
+    SELECT notify FROM tenants_tenant WHERE id = e.tenant_id OFFSET 0) tenant ON true
+WHERE e.kind = ANY(%(kinds)s::text[]) OR e.nth = size.on_page
+ORDER BY e.at_xid, e.id;
 
 -- name: keep
 -- Keep the place that was come to.
