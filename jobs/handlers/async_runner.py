@@ -13,8 +13,10 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 from jobs.core.errors import InvalidInput
@@ -103,6 +105,7 @@ class AsyncRunner:
         with self._starting:
             if self._pid != os.getpid():
                 self._egress: egress.Egress | None = None
+                self._batches: set[_Batch] = set()
                 self._loop = asyncio.new_event_loop()
                 self._resolvers = ThreadPoolExecutor(RESOLVER_THREADS, "carillon-resolver")
                 self._loop.set_default_executor(self._resolvers)
@@ -117,34 +120,17 @@ class AsyncRunner:
         if self._egress is None:
             self._egress = egress.open_egress(self._rules or egress.EgressRules.from_settings())
         egress.current.set(self._egress)
-        room = asyncio.Semaphore(self.max_concurrent)
-        loop = asyncio.get_running_loop()
-        stops: list[asyncio.Future[None]] = [loop.create_future() for _ in calls]
-        gathered: list[Ended] = []
-
-        def post() -> None:
-            if gathered:
-                report(gathered.copy())
-                gathered.clear()
-
-        async def one(call: Call, stop: asyncio.Future[None]) -> None:
-            async with room:
-                ended = await _run_one(*call, stop)
-            if not gathered:
-                loop.call_later(REPORT_SECONDS, post)
-            gathered.append((call[1], ended))
-
-        async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(
-                _watch([(ctx, stop) for (_, ctx, _), stop in zip(calls, stops, strict=True)])
-            )
-            tasks = [group.create_task(one(call, stop)) for call, stop in zip(calls, stops, strict=True)]
-            if tasks:
-                await asyncio.wait(tasks)
-            post()
-            watcher.cancel()
+        batch = _Batch(calls, room=self.max_concurrent, report=report)
+        self._batches.add(batch)
+        try:
+            await batch.run()
+        finally:
+            self._batches.discard(batch)
+            batch.abandon()
 
     async def _wind_down(self) -> None:
+        for batch in self._batches:
+            batch.abandon()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -209,36 +195,116 @@ class _Post:
         return []
 
 
-async def _watch(calls: list[tuple[Context, asyncio.Future[None]]]) -> None:
-    """Carry cancels from the engine's threading events to the loop; polling keeps the engine's side free of
-    asyncio.
+class _Running:
+    """A call at work: until when it may be, by the loop's clock, and whether it was told to stop and has a grace."""
+
+    __slots__ = ("ctx", "limit", "stopped", "until")
+
+    def __init__(self, ctx: Context, limit: timedelta, now: float) -> None:
+        self.ctx = ctx
+        self.limit = limit
+        self.until = now + limit.total_seconds()
+        self.stopped = False
+
+    def outcome_of_stop(self) -> Outcome:
+        if self.ctx.cancelled():
+            return outcome.cancelled(message="The handler was stopped because its trigger was cancelled.")
+        return outcome.timed_out(limit=self.limit)
+
+
+class _Batch:
+    """The calls of one ``run``, in the loop's thread: one task each, and one timer that looks after all of them.
+
+    It rings when the next call overstays its time, and often enough to carry cancels from the engine's threading
+    events to the loop: polling keeps the engine's side free of asyncio.
     """
-    while True:
-        await asyncio.sleep(CANCEL_POLL_SECONDS)
-        for ctx, stop in calls:
-            if ctx.cancelled() and not stop.done():
-                stop.set_result(None)
 
+    def __init__(self, calls: Sequence[Call], *, room: int, report: Callable[[list[Ended]], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting = deque(calls)
+        self._room = room
+        self._report = report
+        self._at_work: dict[asyncio.Task[Outcome], _Running] = {}
+        self._gathered: list[Ended] = []
+        self._missing = len(calls)
+        self._all_ended = self._loop.create_future()
+        self._timer = self._loop.call_later(CANCEL_POLL_SECONDS, self._look)
 
-async def _run_one(
-    job_type: JobType, ctx: Context, payload: dict[str, Any], stop: asyncio.Future[None]
-) -> Outcome:
-    limit = ctx.timeout or job_type.timeout
-    if ctx.cancelled():
-        return outcome.cancelled(message="The trigger was cancelled before its handler started.")
-    handler = asyncio.create_task(_call(job_type, ctx, payload))
-    either: set[asyncio.Future[Any]] = {handler, stop}
-    try:
-        await asyncio.wait(either, timeout=limit.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
-        if handler.done():
-            return handler.result()
-        handler.cancel()
-        await asyncio.wait({handler}, timeout=GRACE_SECONDS)
-    finally:
-        handler.cancel()
-    if ctx.cancelled():
-        return outcome.cancelled(message="The handler was stopped because its trigger was cancelled.")
-    return outcome.timed_out(limit=limit)
+    async def run(self) -> None:
+        """Return when every call has been reported."""
+        self._fill()
+        if self._missing:
+            await self._all_ended
+        self._post()
+
+    def abandon(self) -> None:
+        """Start nothing more, and stop what is at work without a word on how it ends. Repeatable."""
+        self._timer.cancel()
+        self._waiting.clear()
+        at_work, self._at_work = self._at_work, {}
+        for task in at_work:
+            task.cancel()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._at_work) < self._room:
+            self._start(self._waiting.popleft())
+
+    def _start(self, call: Call) -> None:
+        job_type, ctx, payload = call
+        if ctx.cancelled():
+            self._end(ctx, outcome.cancelled(message="The trigger was cancelled before its handler started."))
+            return
+        running = _Running(ctx, ctx.timeout or job_type.timeout, self._loop.time())
+        task = self._loop.create_task(_call(job_type, ctx, payload))
+        self._at_work[task] = running
+        task.add_done_callback(self._on_done)
+        if running.until < self._timer.when():
+            self._look_at(running.until)
+
+    def _on_done(self, task: asyncio.Task[Outcome]) -> None:
+        running = self._at_work.pop(task, None)
+        if running is None:  # given up before
+            return
+        if running.stopped:
+            self._end(running.ctx, running.outcome_of_stop())
+        elif task.cancelled():
+            self._end(running.ctx, outcome.outcome_of_exception(asyncio.CancelledError()))
+        else:
+            self._end(running.ctx, task.result())
+        self._fill()
+
+    def _end(self, ctx: Context, ending: Outcome) -> None:
+        if not self._gathered:
+            self._loop.call_later(REPORT_SECONDS, self._post)
+        self._gathered.append((ctx, ending))
+        self._missing -= 1
+        if not self._missing and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    def _post(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._report(gathered)
+
+    def _look_at(self, when: float) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        for task, running in list(self._at_work.items()):
+            if task.done():  # how it ended is about to be told
+                continue
+            if running.stopped and now >= running.until:
+                del self._at_work[task]
+                task.cancel()
+                self._end(running.ctx, running.outcome_of_stop())
+            elif not running.stopped and (now >= running.until or running.ctx.cancelled()):
+                running.stopped, running.until = True, now + GRACE_SECONDS
+                task.cancel()
+        self._fill()
+        next_up = min((running.until for running in self._at_work.values()), default=math.inf)
+        self._look_at(min(now + CANCEL_POLL_SECONDS, next_up))
 
 
 async def _call(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcome:

@@ -44,6 +44,12 @@ class Gate:
 
 
 @pytest.fixture
+def short_leases(perform: Perform, settings: Any) -> None:
+    """Before the first message: the keeper learns then how long leases are, and when to renew them."""
+    settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
+
+
+@pytest.fixture
 def gate(perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.5)
     gate = Gate(handler)
@@ -80,15 +86,15 @@ class TestTheRest:
         wait_until(lambda: state_of(slow)[0] == "succeeded")
         assert (row(slow)["result"], attempts(slow)[0].state) == ("through", "succeeded")
 
-    def test_keeps_its_leases(self, perform: Perform, gate: Gate, settings: Any) -> None:
-        settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
+    @pytest.mark.usefixtures("short_leases")
+    def test_keeps_its_leases(self, perform: Perform, gate: Gate) -> None:
         slow = gate.slow()
         perform(slow)
         first = row(slow)["lease_expires_at"]
         wait_until(lambda: row(slow)["lease_expires_at"] > first + timedelta(seconds=0.3))
 
-    def test_hears_of_a_cancel(self, perform: Perform, gate: Gate, settings: Any) -> None:
-        settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
+    @pytest.mark.usefixtures("short_leases")
+    def test_hears_of_a_cancel(self, perform: Perform, gate: Gate) -> None:
         slow = gate.slow()
         perform(slow)
         lifecycle.cancel(trigger_id=slow.id, tenant_id=slow.tenant_id)

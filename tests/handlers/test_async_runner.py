@@ -67,6 +67,37 @@ class TestRun:
         )
         assert (most, ended) == (4, ["succeeded"] * 20)
 
+    def test_gives_each_call_its_time_from_its_own_start(self, kind, open_runner, make_context):
+        async def sleep(ctx, payload):
+            await asyncio.sleep(payload["seconds"])
+
+        ended = {}
+        probe = kind(sleep)
+        calls = [
+            (probe, make_context(fence=n, timeout=timedelta(seconds=60)), {"seconds": 0}) for n in (1, 2)
+        ]
+        calls.append((probe, make_context(fence=3, timeout=SHORT), {"seconds": 60}))
+        calls.append((probe, make_context(fence=4), {"seconds": 0}))
+        open_runner(max_concurrent=1).run(calls, lambda ctx, outcome: ended.update({ctx.fence: outcome.kind}))
+        assert ended == {1: "succeeded", 2: "succeeded", 3: "timed_out", 4: "succeeded"}
+
+    def test_times_out_each_in_its_turn(self, kind, open_runner, make_context):
+        ended = []
+        limits = (0.3, 0.1, 0.2)
+        calls = [(kind(hang), make_context(timeout=timedelta(seconds=limit)), {}) for limit in limits]
+        open_runner().run(
+            calls, lambda ctx, outcome: ended.append((outcome.kind, ctx.timeout.total_seconds()))
+        )
+        assert ended == [("timed_out", limit) for limit in sorted(limits)]
+
+    def test_takes_thousands_that_were_cancelled_before(self, kind, open_runner, make_context):
+        cancelled = threading.Event()
+        cancelled.set()
+        ended = []
+        calls = [(kind(hang), make_context(cancel_event=cancelled), {})] * 3000
+        open_runner().run(calls, lambda _, outcome: ended.append(outcome.kind))
+        assert ended == ["cancelled"] * 3000
+
     def test_fails_only_the_call_that_raises(self, kind, run_one, make_context):
         async def refuse(ctx, payload):
             raise Permanent("no")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -22,7 +23,11 @@ _LONGEST_FILLED_URL = 8192
 _DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
 
 
-def _check_url(text: str) -> str:
+#: So many URLs need not be judged again, trigger after trigger.
+_URLS_KEPT = 1024
+
+
+def _judge_url(text: str) -> str:
     """The URL as given, once the parser that will send it (yarl) finds nothing odd in it."""
     authority = check_placeholders(text).partition("://")[2].partition("/")[0].partition("?")[0]
     if names_in(text.partition("://")[0]) or names_in(authority):
@@ -42,6 +47,10 @@ def _check_url(text: str) -> str:
     if url.port == 0:
         raise ValueError("The port must be from 1 to 65535.")
     return text
+
+
+#: For URLs as jobs have them; what secrets are in is not to be kept.
+_check_url = lru_cache(_URLS_KEPT)(_judge_url)
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -80,7 +89,7 @@ class WebhookPayload(BuiltInPayload):
         url = fill(self.url, value_of)
         headers = {name: fill(value, value_of) for name, value in self.headers.items()}
         try:
-            _check_url(url)
+            _judge_url(url)
             _check_headers(headers)
             same = URL(url).origin() == URL(self.url).origin()
         except ValueError:
