@@ -23,6 +23,7 @@ VERBS = {
     "execution.claim": {Verb.CLAIM},
     "execution.hand_back": {Verb.CLAIM},
     "execution.renew": {Verb.RENEW},
+    "execution.succeed": {Verb.SUCCEED},
     "execution.finish": {Verb.SUCCEED, Verb.RETRY, Verb.BURY, Verb.CANCEL},
     "reap.reap_running": {Verb.REAP},
     "reap.give_up": {Verb.RETRY, Verb.BURY, Verb.CANCEL},

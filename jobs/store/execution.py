@@ -53,6 +53,15 @@ class Finish(NamedTuple):
     watched: bool = False
 
     @property
+    def succeeds(self) -> bool:
+        """Whether trigger and attempt both succeed, as a late report's attempt does not, and no error is told."""
+        return (
+            self.state is TriggerState.SUCCEEDED
+            and self.attempt_state is AttemptState.SUCCEEDED
+            and not (self.error_code or self.error_class or self.error_message or self.traceback)
+        )
+
+    @property
     def told(self) -> bool:
         """Whether it may become an event."""
         return self.watched or self.state is not TriggerState.SUCCEEDED
@@ -138,6 +147,8 @@ def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
 
 
 def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
+    if len(finishes) == 1 and finishes[0].succeeds:
+        return _succeed(finishes[0])
     started_ats = [f.attempt_started_at for f in finishes]
     rows = _SQL["finish"](
         ids=[f.grip.id for f in finishes],
@@ -159,6 +170,19 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         response_excerpts=_sparse([f.response_excerpt for f in finishes]),
     )
     return {row.id: _STATES[row.state] for row in rows}
+
+
+def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
+    rows = _SQL["succeed"](
+        id=finish.grip.id,
+        fence=finish.grip.fence,
+        attempt_id=finish.attempt_id,
+        attempt_started_at=finish.attempt_started_at,
+        result=_json_or_null(finish.result),
+        http_status=finish.http_status,
+        response_excerpt=finish.response_excerpt,
+    )
+    return {row.id: TriggerState.SUCCEEDED for row in rows}
 
 
 def _sparse(values: list[Any]) -> list[Any]:

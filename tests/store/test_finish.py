@@ -1,18 +1,47 @@
 """Finish, renew and progress: what a worker writes about triggers in its hand, and what it no longer may."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from jobs.core.states import TriggerState
-from jobs.models import Job
+from jobs.models import Attempt, Job, Trigger
 from jobs.store import execution, lifecycle
 from jobs.store.execution import Grip
 from tests import factories
 from tests.factories import attempts, finish_of, grip, make_job, make_running, make_trigger, row, state_of
 
 pytestmark = pytest.mark.django_db
+
+
+#: What no two triggers and attempts share.
+OWN = {
+    "id",
+    "job_id",
+    "tenant_id",
+    "trigger_id",
+    "idempotency_key",
+    "scheduled_for",
+    "due_at",
+    "created_at",
+    "queued_at",
+    "started_at",
+}
+
+
+def written(trigger: Trigger, attempt: Attempt) -> tuple[dict[str, Any], ...]:
+    """All that a finish may write, of times only whether they are there."""
+    rows = (row(trigger), Attempt.objects.values().get(id=attempt.id))
+    return tuple(
+        {
+            key: bool(value) if key in ("finished_at", "duration", "lease_expires_at") else value
+            for key, value in columns.items()
+            if key not in OWN
+        }
+        for columns in rows
+    )
 
 
 class TestFinish:
@@ -44,6 +73,36 @@ class TestFinish:
             "failed",
             "cancelled",
         ]
+
+    @pytest.mark.parametrize(
+        ("columns", "attempt_columns"),
+        [
+            ({}, {}),
+            ({"cancel_requested": True, "cancel_reason": "requested"}, {}),
+            ({"fence": 2}, {}),
+            (
+                {"state": "retrying", "lease_expires_at": None},
+                {"state": "lost", "error_code": "lease_expired"},
+            ),
+            ({"state": "succeeded", "lease_expires_at": None}, {"state": "succeeded"}),
+            (
+                {"state": "succeeded", "lease_expires_at": None},
+                {"state": "cancelled", "error_code": "cancelled"},
+            ),
+        ],
+    )
+    def test_writes_the_same_of_a_success_alone_and_in_a_group(
+        self, columns: dict[str, Any], attempt_columns: dict[str, Any]
+    ) -> None:
+        alone, grouped, other = (make_running() for _ in range(3))
+        Trigger.objects.filter(id__in=[alone[0].id, grouped[0].id]).update(**columns)
+        Attempt.objects.filter(id__in=[alone[1].id, grouped[1].id]).update(**attempt_columns)
+        told = [
+            execution.finish([finish_of(*hand, result=[1], http_status=204, response_excerpt="ok"), *also])
+            for hand, also in ((alone, []), (grouped, [finish_of(*other)]))
+        ]
+        assert told[0].get(alone[0].id) == told[1].get(grouped[0].id)
+        assert written(*alone) == written(*grouped)
 
     def test_retries_after_the_delay_by_the_databases_clock(self) -> None:
         trigger, attempt = make_running()

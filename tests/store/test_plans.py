@@ -255,6 +255,15 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "execution.hand_back": lambda s: {"ids": s.ids, "fences": s.some(1)},
     "execution.renew": lambda s: {"ids": s.ids, "fences": s.some(1), "lease": HOUR},
     "execution.note_progress": lambda s: {"id": one(s.ids), "fence": 1, "progress": "{}", "checkpoint": None},
+    "execution.succeed": lambda s: {
+        "id": one(s.ids),
+        "fence": 1,
+        "attempt_id": one(s.ids),
+        "attempt_started_at": s.now,
+        "result": None,
+        "http_status": 200,
+        "response_excerpt": "",
+    },
     "execution.finish": lambda s: {
         "ids": s.ids,
         "fences": s.some(1),
