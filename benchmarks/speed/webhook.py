@@ -21,8 +21,8 @@ from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
 
 ROUNDS, SMALL = 3, 0.2
 REQUESTS = 10_000
-#: What two workers have under way: each takes a message of up to 50 webhooks.
-CONCURRENCY = 50 * WORKER_PROCESSES
+#: What two workers have under way: each takes a message of up to 100 webhooks.
+CONCURRENCY = 100 * WORKER_PROCESSES
 LEAD = timedelta(seconds=6)
 ALLOWED = {"CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8"}
 LOOP, RECEIVER = "benchmarks.peers.http.loop", "benchmarks.peers.http.receiver"

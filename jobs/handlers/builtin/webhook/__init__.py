@@ -14,8 +14,9 @@ from jobs.handlers.outcome import Response
 from jobs.handlers.registry import job_type
 
 
+# As many share a message as ``AsyncRunner`` runs at once, so that all of one message start together.
 @job_type(
-    "webhook", timeout_seconds=30, batch_size=50, payload=WebhookPayload, target=target, secrets=secrets
+    "webhook", timeout_seconds=30, batch_size=100, payload=WebhookPayload, target=target, secrets=secrets
 )
 async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
