@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
+from uuid import UUID
 
 from chaos.history import (
     Answered,
@@ -54,6 +55,11 @@ class Delivery:
     @property
     def at(self) -> float:
         return self.request.at
+
+    @property
+    def claimed_at(self) -> float:
+        """When a worker took it, by that worker's clock: an execution's id is a UUIDv7."""
+        return (UUID(self.request.execution_id).int >> 80) / 1000
 
     @property
     def firing(self) -> Firing:

@@ -30,7 +30,7 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                 continue
             if _retry(before, delivery, job):
                 continue
-            cause = _cause(case, before, delivery)
+            cause = _cause(case, before, delivery) or _delay(case, before, delivery)
             if cause is None:
                 detail = (
                     f"again {delivery.at - before.at:.1f} s after {_how(before)}, and no fault is to blame"
@@ -73,14 +73,33 @@ def _cause(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, in
     return candidates[-1] if candidates else None
 
 
+def _delay(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+    """The fault that found the later one in flight, where it has the older fence: its worker had claimed it, was cut
+    off before the request left, and sent it once it was back.
+    """
+    if delivery.request.fence >= before.request.fence:
+        return None
+    candidates = [
+        (window, strike)
+        for window in case.windows
+        if window.limits.may_repeat and window.limits.may_outlive
+        for strike, (begin, end) in enumerate(case.strikes(window))
+        if begin <= delivery.at and delivery.claimed_at <= end
+    ]
+    return candidates[-1] if candidates else None
+
+
 def in_flight(case: Case, window: Window) -> int:
-    """Triggers that were under way at the receiver, or not yet recorded as done, at each strike, in all."""
+    """Triggers that were under way at the receiver, or not yet recorded as done, at each strike, in all. Where a worker
+    may be cut off, those count from their claim.
+    """
     return sum(
         len(
             {
                 delivery.request.trigger_id
                 for delivery in case.deliveries
-                if delivery.at <= end and delivery.ended_at + FINISH_SECONDS >= begin
+                if (delivery.claimed_at if window.limits.may_outlive else delivery.at) <= end
+                and delivery.ended_at + FINISH_SECONDS >= begin
             }
         )
         for begin, end in case.strikes(window)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from chaos.history import Began, Closed, Ended, Healed, JobMade, Record, Started, Struck, TenantMade
 from chaos.judge import Case, Verdict, judge
@@ -48,8 +49,9 @@ def executed(
     sent: bool = True,
     trigger: str = "",
     seconds: float | None = None,
+    claimed: float | None = None,
 ) -> list[Record]:
-    """One delivery of a firing, begun ``late`` seconds after its instant."""
+    """One delivery of a firing, begun ``late`` seconds after its instant, ``claimed`` by its worker then or before."""
     start = at.timestamp() + late
     took = max(job.seconds, 0.01) if seconds is None else seconds
     key = f"job:{job.job_id}:scheduled_for:{at.isoformat()}"
@@ -64,11 +66,15 @@ def executed(
             scheduled_for=at,
             attempt=attempt,
             fence=fence,
-            execution_id=f"{delivery}",
+            execution_id=_uuid7(at.timestamp() + (late if claimed is None else claimed), delivery),
             key=key,
         ),
         Ended(at=start + took, delivery=delivery, status=status, sent=sent),
     ]
+
+
+def _uuid7(at: float, number: int) -> str:
+    return str(UUID(int=int(at * 1000) << 80 | 7 << 76 | number & 0xFFFFFFFF))
 
 
 def firing(number: int, *, every: int = 10) -> datetime:

@@ -50,6 +50,18 @@ class TestRepeated:
     def test_excuses_nothing_when_a_leader_dies_or_redis_forgets(self, number):
         assert kinds([*a_run(JOB, more=a_fault(number, 20.1, 21)), *again()]) == {"executed twice"}
 
+    @pytest.mark.parametrize(
+        ("number", "claimed", "passes"), [(4, 0.1, True), (4, 0.7, False), (1, 0.1, False)]
+    )
+    def test_excuses_what_was_claimed_by_a_worker_that_froze_before_its_request_left(
+        self, number, claimed, passes
+    ):
+        """It comes under its old fence, after that of the worker which took over; a dead worker sends no more."""
+        records = without(a_run(JOB, more=a_fault(number, 20.05, 30)), delivered_at(firing(2)))
+        records += again(late=6.0, fence=2, attempt=2)
+        records += executed(JOB, firing(2), late=10.1, fence=1, claimed=claimed)
+        assert ("executed twice" not in kinds(records)) == passes
+
     def test_never_excuses_it_where_at_most_once_was_asked_for(self):
         job = a_job(delivery="at_most_once")
         assert kinds([*a_run(job, more=a_fault(1, 20.1, 21)), *again(job)]) == {"executed twice"}

@@ -60,6 +60,7 @@ def perform(
     """
     settings = engine_settings()
     patience = settings.worker_lease_seconds
+    sure_until = time.monotonic() + settings.worker_lease_seconds
     with bound(worker=worker):
         crash_point("claim.before_commit")
         rows = db.until_connected(
@@ -77,6 +78,7 @@ def perform(
         if not rows:
             return None
         batch = Batch(registry.get(job_type), rows, flush_seconds=settings.finish_flush_ms / 1000)
+        batch.hold.sure_until = sure_until
         batch.finisher.counts["dropped"] = rows.dropped
         with _the_keeper().holding(batch.hold):
             batch.call_handlers(may_linger=_the_keeper().lingering() < MOST_LINGERING)
@@ -146,6 +148,7 @@ class Batch:
         now = datetime.now(UTC)
         contexts = [(self._context(row, now), row.payload) for row in self.rows.values()]
         if self.job_type.is_async:
+            self._make_sure()
             for ctx, _ in contexts:
                 self._allow(ctx, rounds=math.ceil(len(contexts) / _async_runner.max_concurrent))
             self.hold.lingers = not _async_runner.run(
@@ -168,7 +171,17 @@ class Batch:
     def _end(self) -> None:
         self.hold.ended_at = time.monotonic()
 
+    def _make_sure(self) -> None:
+        """Frozen since the claim and woken, this process must not start what others have started meanwhile."""
+        if time.monotonic() >= self.hold.sure_until:
+            db.until_connected(
+                partial(_the_keeper().make_sure, self.hold),
+                patience_seconds=engine_settings().worker_lease_seconds,
+                what="renew",
+            )
+
     def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
+        self._make_sure()
         held = self.hold.held[ctx.trigger_id]
         if held.lost:
             self._on_outcome(

@@ -8,6 +8,7 @@ batch is written and the process ends itself, to be replaced by its parent. So d
 stop, some time later: what has not ended by then is handed back, for others to start anew at once.
 """
 
+import math
 import os
 import threading
 import time
@@ -62,7 +63,8 @@ class Hold:
     stops a trigger's handler, if it can be reached.
 
     ``lingers``: its message is done with, and what still runs of it is the keeper's alone, until the last has ended:
-    ``ended_at``, in monotonic seconds.
+    ``ended_at``. ``sure_until``: its leases hold at least so long; a process that was frozen may wake long after. Both
+    in monotonic seconds.
     """
 
     held: dict[UUID, Held]
@@ -74,6 +76,7 @@ class Hold:
     done: set[UUID] = field(default_factory=set)
     lingers: bool = False
     ended_at: float | None = None
+    sure_until: float = math.inf
 
     def waiting(self) -> list[Held]:
         return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
@@ -162,22 +165,35 @@ class Keeper:
                 self._hand_back_if_drained(holds)
                 self._give_up_if_stuck(holds)
                 if time.monotonic() >= renew_at:
-                    renewed = self._renew([held for hold in holds for held in hold.waiting()])
+                    renewed = self._renew(holds)
                     renew_at = time.monotonic() + (
                         self._lease.total_seconds() / 3 if renewed else RETRY_SECONDS
                     )
             except Exception:  # one bad write must not end the thread every later batch relies on
                 log.exception("keeper failed")
 
-    def _renew(self, waiting: Sequence[Held]) -> bool:
-        if not waiting:
-            return True
+    def make_sure(self, hold: Hold) -> None:
+        """Renew what is still ours of ``hold``; the rest is ``lost`` from then on. Raises what the database raises."""
+        self._ask([hold])
+
+    def _renew(self, holds: Sequence[Hold]) -> bool:
         try:
-            answer = execution.renew(grips=[held.grip for held in waiting], lease=self._lease)
+            self._ask(holds)
         except db.DISCONNECTED as error:
-            log.warning("renew failed", error=str(error).strip().splitlines()[:1], triggers=len(waiting))
+            triggers = sum(len(hold.waiting()) for hold in holds)
+            log.warning("renew failed", error=str(error).strip().splitlines()[:1], triggers=triggers)
             db.disconnect()
             return False
+        return True
+
+    def _ask(self, holds: Sequence[Hold]) -> None:
+        waiting = [held for hold in holds for held in hold.waiting()]
+        if not waiting:
+            return
+        sure_until = time.monotonic() + self._lease.total_seconds()
+        answer = execution.renew(grips=[held.grip for held in waiting], lease=self._lease)
+        for hold in holds:
+            hold.sure_until = sure_until
         for held in waiting:
             if held.grip.id not in answer:
                 held.lost = True
@@ -185,7 +201,6 @@ class Keeper:
                 log.warning("lease lost", trigger_id=str(held.grip.id), fence=held.grip.fence)
             elif answer[held.grip.id]:
                 held.ask_to_stop()
-        return True
 
     def _look_after(self, hold: Hold) -> None:
         try:
