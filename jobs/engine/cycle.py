@@ -130,10 +130,12 @@ class Cycle:
             dispatch_store.open_queues(lanes, self._window)
         if self._crowd and self._crowded:
             self._crowded, result = self._crowd.beside(reign, partial(self._dispatch, reign, lanes))
+            # What came beside it, dispatch may not have seen.
+            more = True
         else:
             self._crowded = self._materialize(reign)
             result = self._dispatch(reign, lanes)
-        more = self._crowded or result.count >= self._settings.dispatch_batch
+            more = self._crowded or result.count >= self._settings.dispatch_batch
         # While on-time work fills whole batches, the past waits.
         catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
         if keeping_house:

@@ -80,11 +80,9 @@ class TestCrowd:
         )
         assert len({grip.id for grip in broker.grips}) == len(broker.grips) == JOBS
         assert threads[0] == "MainThread", "nobody knew of a crowd yet"
-        assert all(name.startswith("materialize") for name in threads[1:])
+        assert all(name.startswith("materialize") for name in threads[1:-1])
+        assert threads[-1] == "MainThread", "the crowd was through"
         wait_until(lambda: backends() <= before, what="the thread to give up its connection")
-        threads.clear()
-        cycle.tick()
-        assert threads == ["MainThread"], "the crowd was through"
 
     def test_a_database_gone_under_the_thread_costs_a_turn(
         self, cycle: Cycle, crowd: list[Job], monkeypatch: pytest.MonkeyPatch

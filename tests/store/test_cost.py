@@ -8,6 +8,7 @@ from django.db import connection
 
 from jobs.models import Job, Trigger
 from tests.factories import UNLIMITED, dispatch, make_job, make_tenant, make_trigger, make_triggers
+from tests.store.conftest import make_new
 
 pytestmark = pytest.mark.django_db
 CROWD = 10_000
@@ -26,6 +27,11 @@ class NoTokens(type(UNLIMITED)):
 
     def room(self, tenant: Any) -> int:
         return 0
+
+
+@pytest.fixture(autouse=True)
+def new_tables() -> None:
+    make_new("jobs_trigger", "jobs_job")
 
 
 def suspended() -> Job:

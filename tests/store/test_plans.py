@@ -19,6 +19,7 @@ from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db
 from tests import factories
+from tests.store.conftest import make_new
 
 pytestmark = pytest.mark.django_db
 
@@ -596,9 +597,7 @@ def offenders() -> dict[str, list[str]]:
 
 @pytest.fixture(autouse=True)
 def new_tables() -> None:
-    """What earlier tests left behind makes the tables larger than their rows, and plans look at size."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {', '.join(BIG)} CASCADE")
+    make_new(*BIG)
 
 
 class TestPlans:
