@@ -2,7 +2,7 @@
 
 from django.db import connection
 
-#: As the planner takes a table's rows for what ``ANALYZE`` found last, be it in another test: autovacuum may have come by.
+#: Planners take rows for what ``ANALYZE`` found last, be it in another test: autovacuum may have come by.
 FORGET = """
     SELECT pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)
     FROM pg_stats WHERE tablename = ANY(%s)
@@ -10,8 +10,9 @@ FORGET = """
 
 
 def make_new(*tables: str) -> None:
-    """Empty the tables: what earlier tests left makes them larger than their rows, and plans look at size. From Postgres
-    18 on, forget what is known of them too.
+    """Empty the tables: what earlier tests left makes them larger than their rows, and plans look at size.
+
+    From Postgres 18 on, forget what is known of them too.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(tables)} CASCADE")
