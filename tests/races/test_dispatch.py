@@ -9,6 +9,8 @@ from django.db import transaction
 from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
 from jobs.store import history, jobs, lifecycle
+from jobs.store.dispatch import queues
+from jobs.store.dispatch.queues import Window
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
 from tests.races.conftest import Rival, at_once
@@ -82,6 +84,18 @@ class TestTwoDispatchers:
             assert [item.id for item in rival.do(dispatch).queued] == [free.id]
             assert rival.do(dispatch).blocked
         assert len(rival.do(dispatch).queued) == 2
+
+    def test_leave_alone_the_tenants_of_a_queue_that_the_other_has(self, rival: Rival) -> None:
+        dispatch()  # the queue is known from here on
+        make_triggers(make_job(make_tenant()), 1)
+        with transaction.atomic():
+            # It has the queue, and no tenant yet: where a dispatch is between its two locks.
+            assert queues.lock(["noop"], Window(first=9, lowest=9, highest=9, wait=SECOND))
+            rival.do(lambda: transaction.set_autocommit(False))
+            assert rival.do(dispatch).blocked
+            # The other is not through, and yet not in the way.
+            assert len(dispatch().queued) == 1
+            rival.do(transaction.rollback)
 
     @pytest.mark.parametrize("policy", ["skip", "queue", "collapse", "replace"])
     def test_start_one_of_a_job_that_must_not_overlap(self, policy: str) -> None:

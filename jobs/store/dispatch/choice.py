@@ -92,9 +92,13 @@ def dispatch(
         if not due:
             return done
         windows = queues.lock((lane.job_type for lane in due), window)
-        tenants = _SQL["lock_tenants"](**reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in due}))
-        frozen = _freeze(tenants, due, done, limit=limit)
-        pick = _Pick(tenants, due, caps, windows, rates)
+        # Without the queue a tenant is of no use to us, and would be missed by the dispatcher that has the queue.
+        ours = [lane for lane in due if lane.job_type in windows]
+        tenants = _SQL["lock_tenants"](
+            **reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in ours})
+        )
+        frozen = _freeze(tenants, ours, done, limit=limit)
+        pick = _Pick(tenants, ours, caps, windows, rates)
         for _ in range(PICKS):
             parked = pick.carry_out(pick(limit - done.count), done)
             # What was parked may have hidden work that can start.
@@ -143,7 +147,7 @@ class _Pick:
         }
         self._windows = windows
         self._found: dict[str, int] = {}
-        self._lanes = [lane for lane in due if lane.tenant_id in self._tenants and lane.job_type in windows]
+        self._lanes = [lane for lane in due if lane.tenant_id in self._tenants]
         self._queues = {
             "queues": list(windows),
             "windows": list(windows.values()),
