@@ -94,9 +94,7 @@ def dispatch(
         windows = queues.lock((lane.job_type for lane in due), window)
         # Without the queue a tenant is of no use to us, and would be missed by the dispatcher that has the queue.
         ours = [lane for lane in due if lane.job_type in windows]
-        tenants = _SQL["lock_tenants"](
-            **reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in ours})
-        )
+        tenants = _SQL["lock_tenants"](**reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in ours}))
         frozen = _freeze(tenants, ours, done, limit=limit)
         pick = _Pick(tenants, ours, caps, windows, rates)
         for _ in range(PICKS):
