@@ -78,16 +78,18 @@ def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: tim
 
     One statement when all are claimed, a second one hands back the others.
     """
-    claimed = Claimed(
-        _SQL["claim"](
+    claimant = {"worker": worker, "celery_task_id": celery_task_id, "lease": lease}
+    if len(grips) == 1:
+        [grip] = grips
+        rows = _SQL["claim_one"](id=grip.id, fence=grip.fence, attempt_id=new_id(), **claimant)
+    else:
+        rows = _SQL["claim"](
             ids=[grip.id for grip in grips],
             fences=[grip.fence for grip in grips],
             attempt_ids=[new_id() for _ in grips],
-            worker=worker,
-            celery_task_id=celery_task_id,
-            lease=lease,
+            **claimant,
         )
-    )
+    claimed = Claimed(rows)
     if len(claimed) < len(grips):
         ours = {row.id for row in claimed}
         left = [grip for grip in grips if grip.id not in ours]
