@@ -1,18 +1,27 @@
-"""Celery's consumer, but for two things that cost a worker more than all else it does for a message (docs/adr/0019).
+"""Celery's consumer, but for three things (docs/adr/0019): two cost a worker more than all else it does for a message.
 
 Task events are published a few times a second, not after every message; nobody watches more closely. And while
-messages are short, each process has its next one at hand, instead of idling until the broker was asked for it.
+messages are short, each process has its next one at hand, instead of idling until the broker was asked for it. And one
+that stops gives back at once what nobody has begun.
 Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of ``worker_disable_prefetch``.
 """
 
+import select
 import threading
 import time
+from contextlib import suppress
+from functools import partial
+from queue import Empty
 from typing import Any
 
 from celery import bootsteps
 from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
 from celery.worker.consumer.tasks import Tasks
+from kombu.common import ignore_errors
+from kombu.log import get_logger
+
+log = get_logger(__name__)
 
 FLUSH_SECONDS = 0.25
 #: Events in one message at most: some 100 kB.
@@ -23,7 +32,12 @@ MEASURE_SECONDS = 0.25
 
 
 class Consumer(CelerysConsumer):
-    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``; see ``Prefetch`` for messages."""
+    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``; see ``Prefetch`` for messages.
+
+    Told to stop, it gives back what it has taken and no process has begun. Celery would forget these messages, and give
+    them back with the channel, when the last handler at work has ended; others would idle for as long. Should a process
+    have begun one after all, one of the two claims is refused.
+    """
 
     class Blueprint(CelerysConsumer.Blueprint):  # type: ignore[misc]
         default_steps = (*CelerysConsumer.Blueprint.default_steps, f"{__name__}:Prefetch")
@@ -47,9 +61,32 @@ class Consumer(CelerysConsumer):
             self.event_dispatcher.buffer_limit = MOST_EVENTS
             self.hub.call_later(FLUSH_SECONDS, self._flush_events)
 
+    def on_close(self) -> None:
+        # By identity: the exit status it holds may be 0.
+        stopping = state.should_stop is not None and state.should_stop is not False
+        if stopping and self.task_consumer:
+            ignore_errors(self, self.task_consumer.cancel)
+            for request in set(state.reserved_requests) - set(state.active_requests):
+                request.message.reject_log_error(log, self.connection_errors, requeue=True)
+            if self.connection.transport.driver_type == "redis":
+                ignore_errors(self, partial(end_poll, self.task_consumer.channel))
+        super().on_close()
+
     def shutdown(self) -> None:
         self._flush_events()
         super().shutdown()
+
+
+def end_poll(channel: Any) -> None:
+    """Wait for the answer to the channel's outstanding BRPOP. Nobody consumes any more, so kombu requeues a message.
+
+    Redis answers within kombu's ``brpop_timeout``; one that does not is away, and closing the channel will see to it.
+    """
+    asked = channel._in_poll
+    if not (asked and asked._sock and select.select([asked._sock], [], [], channel.brpop_timeout + 1)[0]):
+        return
+    with suppress(Empty):
+        channel._brpop_read()
 
 
 class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -60,9 +60,12 @@ class Crew:
 
     def restart(self, name: str) -> None:
         """Ask it to stop, as a deployment does, and start it again once it has."""
-        self._processes[name].send_signal(signal.SIGTERM)
+        self.ask_to_stop(name)
         assert self._processes[name].wait(timeout=60) == 0, name
         self.start(name)
+
+    def ask_to_stop(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGTERM)
 
     def freeze(self, name: str) -> None:
         """SIGSTOP to it and all its children."""

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import time
 
 import psutil
 import pytest
 
+from tests.cluster.crew import Crew
 from tests.cluster.stage import Stage, wait_until
 
 pytestmark = pytest.mark.cluster
@@ -37,3 +39,37 @@ class TestSigterm:
             wait_until(lambda: len(attempts()) == 2, timeout=60, what="another worker to start it")
             assert (attempts()[0]["state"], attempts()[0]["error_code"]) == ("lost", "handed_back")
             wait_until(lambda: not psutil.pid_exists(pid), timeout=60, what="the worker to end")
+
+    def test_keeps_no_message_from_others_while_a_handler_goes_on(self):
+        environment = {
+            "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
+            "CARILLON_DRAIN_SECONDS": "120",
+            "CARILLON_DISPATCH_DEADLINE_SECONDS": "300",
+        }
+        with Stage(beats=1, workers=0, **environment) as stage, Crew(stage, beats=0, workers=1) as crew:
+            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+
+            def run(job_type: str) -> str:
+                body = {"job_type": job_type, "schedule": {"type": "immediate"}, "payload": {}}
+                return stage.call("POST", "/jobs", key=key, body=body)["id"]
+
+            def state(job: str) -> str:
+                return stage.query(f"SELECT state FROM jobs_trigger WHERE job_id = '{job}'")[0][0]
+
+            long = run("test.heedless")
+            wait_until(lambda: state(long) == "running", timeout=60, what="the handler to start")
+            # Its worker has a process free, and so has asked Redis for a message.
+            crew.ask_to_stop("worker1")
+            crew.start("worker2")
+            # Some before it stops to listen, one as it does, some after that.
+            shorts = []
+            for _ in range(20):
+                shorts.append(run("test.works"))
+                time.sleep(0.1)
+            wait_until(
+                lambda: all(state(short) == "succeeded" for short in shorts),
+                timeout=45,
+                what="one of both workers to have each",
+            )
+            assert state(long) == "running"
+            crew.kill("worker1")

@@ -1,12 +1,16 @@
 """Our consumer publishes task events in lots, and takes one message ahead where these are short."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from celery.worker import state
+from kombu import Queue
 
+from scheduler_project.celery import app
 from scheduler_project.worker import consumer
 from scheduler_project.worker.consumer import (
     BRISK_PER_SECOND,
@@ -16,6 +20,7 @@ from scheduler_project.worker.consumer import (
     Consumer,
     Prefetch,
 )
+from tests.factories import wait_until
 
 
 class Hub:
@@ -83,8 +88,6 @@ def test_an_event_of_a_pools_thread_wakes_the_loop(clock: SimpleNamespace) -> No
 def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
     clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scheduler_project.celery import app
-
     assert app.conf.worker_consumer == f"{Consumer.__module__}:{Consumer.__qualname__}"
     worker = Stood()
     monkeypatch.setattr(consumer.CelerysConsumer, "shutdown", lambda self: None)
@@ -143,3 +146,66 @@ class TestPrefetch:
         qos = self.started("amqp")
         reserved += [1, 2, 3, 4]
         assert qos.can_consume()
+
+
+class TestClose:
+    """Of a worker that is told to stop, and has asked Redis for one more message."""
+
+    @pytest.fixture
+    def stopping(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+        """A consumer whose BRPOP is outstanding; ``put`` publishes to its queue, ``others`` takes from it."""
+        monkeypatch.setattr(consumer.state, "should_stop", 0)
+        monkeypatch.setattr(consumer.CelerysConsumer, "on_close", lambda self: None)
+        queue = Queue(f"test-{uuid4()}", durable=False)
+        with app.connection() as ours, app.connection() as others:
+            taken: list[object] = []
+            task_consumer = ours.Consumer(queue, callbacks=[lambda body, message: taken.append(body)])
+            task_consumer.consume()
+            ours.transport.cycle._register_BRPOP(task_consumer.channel)
+            worker = Stood()
+            worker.connection, worker.task_consumer = ours, task_consumer
+            worker.connection_errors, worker.channel_errors = ours.connection_errors, ours.channel_errors
+            yield SimpleNamespace(
+                worker=worker,
+                channel=task_consumer.channel,
+                put=lambda body: others.Producer(routing_key=queue.name).publish(body),
+                others=lambda: queue(others.default_channel).get(no_ack=True),
+                taken=taken,
+            )
+            queue(others.default_channel).delete()
+
+    def test_gives_back_at_once_what_comes_of_it(self, stopping: SimpleNamespace) -> None:
+        stopping.put("late")
+        wait_until(lambda: stopping.others() is None, what="Redis to have handed it over")
+        stopping.worker.on_close()
+        assert stopping.others().payload == "late"
+        assert stopping.taken == []
+
+    def test_gives_back_what_no_process_has_begun(
+        self, stopping: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waiting, begun = Mock(), Mock()
+        monkeypatch.setattr(consumer.state, "reserved_requests", [waiting, begun])
+        monkeypatch.setattr(consumer.state, "active_requests", [begun])
+        stopping.worker.on_close()
+        [call] = waiting.message.reject_log_error.mock_calls
+        assert call.kwargs == {"requeue": True}
+        begun.message.reject_log_error.assert_not_called()
+
+    def test_takes_no_longer_than_redis_where_nothing_comes(self, stopping: SimpleNamespace) -> None:
+        stopping.worker.on_close()
+        assert not stopping.channel._in_poll
+
+    def test_is_not_held_up_by_a_redis_that_does_not_answer(
+        self, stopping: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumer.select, "select", lambda *_: ([], [], []))
+        stopping.worker.on_close()
+        assert stopping.channel._in_poll, "closing the channel will see to it"
+
+    def test_leaves_a_consumer_alone_that_is_to_start_again(
+        self, stopping: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumer.state, "should_stop", None)
+        stopping.worker.on_close()
+        assert stopping.channel._in_poll
