@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import psutil
 import pytest
@@ -62,10 +61,7 @@ class TestSigterm:
             crew.ask_to_stop("worker1")
             crew.start("worker2")
             # Some before it stops to listen, one as it does, some after that.
-            shorts = []
-            for _ in range(20):
-                shorts.append(run("test.works"))
-                time.sleep(0.1)
+            shorts = [run("test.works") for _ in range(40)]
             wait_until(
                 lambda: all(state(short) == "succeeded" for short in shorts),
                 timeout=45,
