@@ -87,6 +87,8 @@ def next_fire(schedule: Schedule, *, after: datetime) -> datetime | None:
 
 def jitter_offset(seed: int, jitter: timedelta) -> timedelta:
     """The stable part of ``jitter`` that belongs to a job, by its id: the same job keeps its offset (DESIGN §8)."""
+    if not jitter:
+        return jitter
     span = jitter // timedelta(milliseconds=1)
     # The low half of a UUIDv7 is random; the high half is time and would give neighbours the same offset.
     return timedelta(milliseconds=(seed & 0xFFFFFFFFFFFFFFFF) % span) if span else timedelta()

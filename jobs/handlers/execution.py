@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -45,7 +45,7 @@ def run_sync(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcom
         return outcome.invalid_payload(problem)
     if threading.current_thread() is not threading.main_thread():
         return _call(job_type, ctx, argument)
-    with alarms(), _Alarm(ctx, ctx.timeout or job_type.timeout) as alarm:
+    with _NOTHING if _ours else alarms(), _Alarm(ctx, ctx.timeout or job_type.timeout) as alarm:
         return _call(job_type, ctx, argument, alarm)
 
 
@@ -162,6 +162,7 @@ _ringing = threading.Lock()
 _at_work: _Alarm | None = None
 #: Whether SIGALRM is ours, and when the timer was set to ring.
 _ours = False
+_NOTHING = nullcontext()
 _rings_at = math.inf
 
 

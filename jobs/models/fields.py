@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
+import uuid_utils
 import uuid_utils.compat
 from django.db.models import Q
 
@@ -15,6 +16,11 @@ LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 def new_id() -> UUID:
     """A UUIDv7: sortable by creation, made in Python because Postgres 15 cannot."""
     return uuid_utils.compat.uuid7()
+
+
+def new_ids(count: int) -> list[str]:
+    """Ids of the same kind and in the same order, as text: what only the database is to read is not made an object."""
+    return [uuid_utils.uuid7().hex for _ in range(count)]
 
 
 def times_in_range(*names: str) -> Q:

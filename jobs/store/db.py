@@ -10,6 +10,7 @@ there is none. Trouble with the server comes out as one of ``DISCONNECTED``; ``u
 statements that are safe to repeat.
 """
 
+import json
 import random
 import re
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
@@ -27,7 +28,7 @@ from uuid import UUID
 import psycopg
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.backends.signals import connection_created
-from psycopg.abc import Loader
+from psycopg.abc import Buffer, Loader
 from psycopg.pq import Format
 
 from jobs.telemetry import get_logger
@@ -46,10 +47,22 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
 
 
-#: psycopg's own loaders: Django leaves jsonb as text, for its fields to decode, and reads times in slow Python.
-_LOADERS = {
-    name: cast(type[Loader], psycopg.adapters.get_loader(psycopg.adapters.types[name].oid, Format.TEXT))
-    for name in ("jsonb", "timestamptz")
+class _JsonbLoader(psycopg.adapt.Loader):
+    """As psycopg's own, which has every document's encoding guessed anew."""
+
+    _decode = staticmethod(json.JSONDecoder().decode)
+
+    def load(self, data: Buffer) -> Any:
+        return self._decode(str(data, "utf-8"))
+
+
+#: Django leaves jsonb as text, for its fields to decode, and reads times in slow Python; psycopg does not.
+_LOADERS: dict[str, type[Loader]] = {
+    "jsonb": _JsonbLoader,
+    "timestamptz": cast(
+        type[Loader],
+        psycopg.adapters.get_loader(psycopg.adapters.types["timestamptz"].oid, Format.TEXT),
+    ),
 }
 
 
@@ -105,23 +118,30 @@ def _rows(sql: str, cursor: Any) -> list[Any]:
     if row is None:
         # Asked for once a statement, since it is built anew each time.
         names = cursor.description
-        row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _no_row
-    return [] if row is _no_row else [row(*values) for values in cursor.fetchall()]
+        row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _NoRow
+    # As namedtuple._make does, without its Python.
+    return [] if row is _NoRow else list(map(partial(tuple.__new__, row), cursor.fetchall()))
 
 
-def _no_row(*_: Any) -> None:
+class _NoRow(tuple[()]):
     """The row type of a statement that returns nothing."""
 
+    __slots__ = ()
 
-_row_types: dict[str, Callable[..., Any]] = {}
+
+_row_types: dict[str, type[tuple[Any, ...]]] = {}
 
 
 #: How an element looks inside an array's text; a list with any other type in it is left to psycopg.
 _ELEMENTS: dict[type, Callable[[Any], str]] = {
     NoneType: lambda _: "NULL",
     int: str,
-    UUID: lambda value: value.hex,
-    str: lambda value: '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"',
+    UUID: lambda value: f"{value.int:032x}",
+    str: lambda value: (
+        '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"'
+        if "\\" in value or '"' in value
+        else f'"{value}"'
+    ),
     datetime: lambda value: f'"{value.isoformat()}"',
     timedelta: lambda value: f'"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"',
 }
@@ -132,6 +152,12 @@ def _literal(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     try:
+        if len(kinds := set(map(type, value))) == 1:
+            element = _ELEMENTS[kinds.pop()]
+            if value.count(value[0]) == len(value):
+                # In a batch most columns are.
+                return "{" + ",".join([element(value[0])] * len(value)) + "}"
+            return "{" + ",".join(map(element, value)) + "}"
         return "{" + ",".join([_ELEMENTS[type(element)](element) for element in value]) + "}"
     except KeyError:
         return value

@@ -13,7 +13,7 @@ from uuid import UUID
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
 from jobs.core.states import ENDED, AttemptState, TriggerState
-from jobs.models.fields import new_id
+from jobs.models.fields import new_id, new_ids
 from jobs.store import db, events
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
@@ -86,7 +86,7 @@ def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: tim
         rows = _SQL["claim"](
             ids=[grip.id for grip in grips],
             fences=[grip.fence for grip in grips],
-            attempt_ids=[new_id() for _ in grips],
+            attempt_ids=new_ids(len(grips)),
             **claimant,
         )
     claimed = Claimed(rows)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.core.schedule import Schedule, ScheduleType
-from jobs.models.fields import new_id
+from jobs.models.fields import new_ids
 from jobs.store import db
 from jobs.store.leases import Reign
 from jobs.store.trail import ENGINE, acting_as
@@ -28,8 +29,13 @@ class Firing(NamedTuple):
     idempotency_key: str = ""
 
     def key(self) -> str:
-        instant = self.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        return self.idempotency_key or f"job:{self.job_id}:scheduled_for:{instant}"
+        return self.idempotency_key or f"job:{self.job_id}:scheduled_for:{_as_text(self.scheduled_for)}"
+
+
+@lru_cache
+def _as_text(instant: datetime) -> str:
+    """An instant as RFC 3339; many jobs fire at the same one."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def take_due(
@@ -54,7 +60,7 @@ def materialize(firings: Sequence[Firing]) -> list[UUID]:
     if not firings:
         return []
     rows = _SQL["materialize"](
-        ids=[new_id() for _ in firings],
+        ids=new_ids(len(firings)),
         job_ids=[firing.job_id for firing in firings],
         tenant_ids=[firing.tenant_id for firing in firings],
         job_types=[firing.job_type for firing in firings],

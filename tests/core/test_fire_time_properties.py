@@ -252,6 +252,27 @@ class TestWhatIsToldOfFireTimes:
             assert instants == fire_times(schedule, after=since - tick, until=until, limit=limit)
             assert following == next_fire(schedule, after=instants[-1] if instants else until)
 
+    @examples(200)
+    @given(
+        st.tuples(*[st.none() | st.integers(0, 6)] * 2),
+        st.tuples(*[st.integers(0, 6)] * 3),
+        st.integers(0, 2),
+    )
+    def test_plans_the_one_of_a_one_time_job_as_any_other(
+        self, bounds: tuple[int | None, int | None], times: tuple[int, int, int], limit: int
+    ) -> None:
+        starts_at, ends_at = (None if bound is None else MOMENTS[bound] for bound in bounds)
+        run_at, since, until = (MOMENTS[time] for time in times)
+        schedule = Schedule(type=ScheduleType.ONCE, run_at=run_at, starts_at=starts_at, ends_at=ends_at)
+        plans = PlanCache(schedule_of=lambda job: job.schedule)
+        found = plans.plan(StoredJob(schedule, since), until=until, limit=limit)
+        after = since - timedelta(microseconds=1)
+        assert found.instants == fire_times(schedule, after=after, until=until, limit=limit)
+        assert found.following == (None if found.instants else next_fire(schedule, after=after))
+
+
+MOMENTS = [datetime(2026, 3, 29, tzinfo=UTC) + timedelta(microseconds=n) for n in range(7)]
+
 
 class StoredJob:
     """The columns of a job that decide its plan."""
@@ -262,7 +283,7 @@ class StoredJob:
         self.timezone, self.dst_policy, self.cron_dialect = (
             schedule.timezone, schedule.dst_policy, schedule.cron_dialect,
         )  # fmt: skip
-        self.starts_at, self.ends_at = schedule.starts_at, schedule.ends_at
+        self.run_at, self.starts_at, self.ends_at = schedule.run_at, schedule.starts_at, schedule.ends_at
 
 
 def as_cronsim_spells(expression: str) -> str:

@@ -1,7 +1,6 @@
 """The lease keeper, stepped by hand: which process it gives up, and which had only been frozen."""
 
 import os
-import threading
 from datetime import timedelta
 from uuid import uuid4
 
@@ -9,6 +8,7 @@ import pytest
 
 from jobs.engine.worker import keeper as module
 from jobs.engine.worker.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
+from jobs.handlers.context import Flag
 from jobs.store.execution import Grip
 
 LEASE = timedelta(seconds=30)
@@ -28,7 +28,7 @@ class Process:
         self._keeper = Keeper(lease=LEASE, flush_seconds=0.1, grace=GRACE, drain=DRAIN, expendable=True)
 
     def starts_a_handler(self, *, timeout: float = 10.0) -> Hold:
-        held = Held(Grip(uuid4(), 1), threading.Event(), deadline=self.now + timeout)
+        held = Held(Grip(uuid4(), 1), Flag(), deadline=self.now + timeout)
         hold = Hold({held.grip.id: held}, lambda: None, lambda: None, rescue=self.rescued.append)
         hold.hand_back = lambda: self.handed_back.append(hold)
         self.holds.append(hold)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -18,9 +19,11 @@ from django.db import connection
 
 from jobs.core.errors import InvalidInput
 from jobs.engine.worker import batch
+from jobs.engine.worker.keeper import Held, Hold
 from jobs.handlers import Context, Permanent, Response, RetryAfter
 from jobs.models import Job, Trigger
 from jobs.store import lifecycle
+from jobs.store.execution import Grip
 from tests import factories
 from tests.engine.conftest import Beat, Perform, queued
 from tests.factories import attempts, row, state_of, wait_until
@@ -223,6 +226,23 @@ class TestAtMostOnce:
 
 
 class TestMessages:
+    def test_leaves_nothing_to_the_garbage_collector(self, perform: Perform, handler: Register) -> None:
+        """A batch is thousands of objects; looking through them was a tenth of a worker's Python."""
+        job_type = handler(lambda ctx, payload: {"got": payload["n"]})
+        ids = {queued(job_type, payload={"n": 1}).id for _ in range(3)}
+        perform(*Trigger.objects.filter(id__in=ids))
+        more = [queued(job_type, payload={"n": n}) for n in range(3)]
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            assert perform(*more) == {"succeeded": 3}
+            gc.collect()
+            left = {type(found) for found in gc.garbage}
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        assert not left & {batch.Batch, Context, Held, Hold, Grip}
+
     def test_whose_triggers_are_all_stale_do_nothing(self, perform: Perform, handler: Register) -> None:
         called = []
         trigger = queued(handler(lambda ctx, payload: called.append(1)))

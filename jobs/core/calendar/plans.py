@@ -7,7 +7,7 @@ database, so it may serve any later pass whose window it covers.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -53,6 +53,8 @@ class PlanCache:
         ``since`` is its ``next_fire_at`` by default. Raises ``ScheduleError`` as ``fire_times`` does.
         """
         since = since or job.next_fire_at
+        if job.schedule_type == ScheduleType.ONCE and job.run_at is not None:
+            return _of_once(job, since, until, limit)
         if job.schedule_type != ScheduleType.CRON:
             return _computed(self._schedule_of(job), since, until, limit)
         kind = (since, _kind_of_cron(job))
@@ -64,6 +66,15 @@ class PlanCache:
             schedule = replace(self._schedule_of(job), anchor=None)
             plan = self._plans[kind] = _computed(schedule, since, until, limit)
         return plan
+
+
+def _of_once(job: Any, since: datetime, until: datetime, limit: int) -> Plan:
+    """What ``_computed`` would find, for the jobs a crowd is made of."""
+    at = job.run_at
+    if at < since or (job.starts_at and at < job.starts_at) or (job.ends_at and at > job.ends_at):
+        return Plan([], None)
+    at = at.astimezone(UTC)
+    return Plan([], at) if at > until or not limit else Plan([at], None)
 
 
 def _computed(schedule: Schedule, since: datetime, until: datetime, limit: int) -> Plan:

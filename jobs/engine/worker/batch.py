@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
-from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from jobs.engine.worker.keeper import Held, Hold, Keeper
 from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
-from jobs.handlers.context import Context
+from jobs.handlers.context import Context, Flag
 from jobs.handlers.execution import alarms, interrupt, run_sync
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.placeholders import hide
@@ -119,7 +118,7 @@ class Batch:
         self.rows: dict[UUID, Any] = {row.id: row for row in rows}
         self.finisher = Finisher(flush_seconds=flush_seconds)
         self.hold = Hold(
-            held={row.id: Held(Grip(row.id, row.fence), Event()) for row in rows},
+            held={row.id: Held(Grip(row.id, row.fence), Flag()) for row in rows},
             flush_if_due=self.finisher.flush_if_due,
             flush=self.finisher.flush,
             rescue=self._rescue,
@@ -193,7 +192,9 @@ class Batch:
             return
         self._allow(ctx)
         self._at_work = ctx
-        self._on_outcome(ctx, run_sync(self.job_type, ctx, payload))
+        outcome = run_sync(self.job_type, ctx, payload)
+        self._at_work = None
+        self._on_outcome(ctx, outcome)
 
     def _interrupt(self, trigger_id: UUID) -> None:
         ctx = self._at_work

@@ -20,6 +20,7 @@ from functools import partial
 from uuid import UUID
 
 from jobs.engine.worker import draining
+from jobs.handlers.context import Flag
 from jobs.store import db, execution
 from jobs.store.execution import Grip
 from jobs.telemetry import get_logger
@@ -43,7 +44,7 @@ class Held:
     """
 
     grip: Grip
-    cancel_event: threading.Event
+    cancel_event: Flag
     deadline: float | None = None
     lost: bool = False
     asked_at: float | None = None
@@ -54,6 +55,10 @@ class Held:
         """It was cancelled, or taken over."""
         self.cancel_event.set()
         self.asked_at = self.asked_at or time.monotonic()
+
+
+def _nothing(*_: object) -> None:
+    """What is left to do for a batch that was let go."""
 
 
 @dataclass(slots=True)
@@ -77,6 +82,13 @@ class Hold:
     lingers: bool = False
     ended_at: float | None = None
     sure_until: float = math.inf
+
+    def let_go(self) -> None:
+        """Nothing of it is in hand any more. What it called refers to it in turn: thousands of objects a batch would
+        wait for the garbage collector, which took a tenth of a worker's Python.
+        """
+        self.flush_if_due = self.flush = self.hand_back = _nothing
+        self.rescue = self.interrupt = _nothing
 
     def waiting(self) -> list[Held]:
         return [held for held in self.held.values() if held.grip.id not in self.done and not held.lost]
@@ -140,6 +152,7 @@ class Keeper:
     def _release(self, hold: Hold) -> None:
         with self._lock:
             self._holds.remove(hold)
+        hold.let_go()
 
     def _start(self) -> None:
         if self._pid == os.getpid():
