@@ -52,10 +52,12 @@ WITH claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
         attempt_count = t.attempt_count + 1, started_at = coalesce(t.started_at, carillon_clock())
-    FROM jobs_job job, tenants_tenant tenant
+    FROM (SELECT job_id, tenant_id FROM jobs_trigger WHERE id = %(id)s OFFSET 0) own,
+        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched
+                 FROM jobs_job WHERE id = own.job_id OFFSET 0) job,
+        LATERAL (SELECT slug, status, webhook_secret, all_events, watched
+                 FROM tenants_tenant WHERE id = own.tenant_id OFFSET 0) tenant
     WHERE t.id = %(id)s AND t.fence = %(fence)s AND CASE t.state WHEN 'queued' THEN true END
-      AND job.id = t.job_id AND tenant.id = t.tenant_id
-      -- As above, so that all are looked up by key alone.
       AND CASE WHEN job.version = t.job_version AND job.deleted_at IS NULL AND job.status IN ('active', 'completed')
                     AND tenant.status = 'active' THEN true END
     RETURNING t.id, t.fence, %(attempt_id)s::uuid AS attempt_id, t.job_id, t.tenant_id, t.scheduled_for,
