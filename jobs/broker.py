@@ -5,18 +5,44 @@ in the log; what an envelope may hold is checked in ``jobs.tasks``. Errors of an
 """
 
 import binascii
+import time
+from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
+from kombu.utils.json import dumps
 
 from jobs.telemetry import get_logger
 
 log = get_logger()
+#: What the loop should know already is told to it again this often, lest it ever forgot.
+REPEAT_SECONDS = 1.0
+
+
+class Channel(redis.Channel):
+    """kombu's. ``heard``: by how many each last broadcast was received, by its routing key."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heard: dict[str, int] = {}
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
+        if kwargs.get("_publish_batch") is not None:  # Redis answers later, and not us
+            super()._put_fanout(exchange, message, routing_key, **kwargs)
+            return
+        text, topics = dumps(message), self._get_publish_topics(exchange, routing_key)
+        with self.conn_or_acquire() as client:
+            self.heard[routing_key] = sum([client.publish(topic, text) for topic in topics])
 
 
 class Transport(redis.Transport):
     """kombu's, for queues that hold anything at all."""
+
+    Channel = Channel
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        super().register_with_event_loop(connection, _Told(loop))
 
     def on_readable(self, *ready: Any) -> None:
         try:
@@ -29,6 +55,27 @@ class Transport(redis.Transport):
             super()._deliver(message, queue)
         else:
             log.warning("message dropped", queue=queue, entry=repr(message)[:200], error="no envelope")
+
+
+class _Told:
+    """A worker's event loop, told of each socket once. kombu does so in each turn, several times a message, and each
+    time two calls of the system's come of it.
+    """
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._repeat_at = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def add_reader(self, fd: int, callback: Callable[..., Any], *args: Any) -> None:
+        now = time.monotonic()
+        if now >= self._repeat_at:
+            self._repeat_at = now + REPEAT_SECONDS
+        elif self._loop.readers.get(fd) == (callback, args):
+            return
+        self._loop.add_reader(fd, callback, *args)
 
 
 def _is_envelope(message: Any) -> bool:

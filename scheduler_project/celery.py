@@ -26,7 +26,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
 log = get_logger()
 use_for_redis()
-app = Celery("carillon", fixups={"scheduler_project.connections:fixup"})
+app = Celery(
+    "carillon",
+    fixups={"scheduler_project.connections:fixup"},
+    events="scheduler_project.worker.events:Events",
+)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
 

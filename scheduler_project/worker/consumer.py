@@ -44,6 +44,11 @@ class Consumer(CelerysConsumer):
 
     _flush_at = 0.0
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.hub:
+            remove_no_writer_twice(self.hub)
+
     def on_send_event_buffered(self) -> None:
         if not self.hub:
             return
@@ -87,6 +92,20 @@ def end_poll(channel: Any) -> None:
         return
     with suppress(Empty):
         channel._brpop_read()
+
+
+def remove_no_writer_twice(hub: Any) -> None:
+    """In each turn of the loop, several times a message, the pool removes the writer of each idle process.
+
+    As a rule there is none, and then the system is not asked to remove it either, only to fail.
+    """
+    remove_writer = hub.remove_writer
+
+    def remove_if_there(fd: int) -> None:
+        if fd in hub.writers:
+            remove_writer(fd)
+
+    hub.remove_writer = remove_if_there
 
 
 class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -1,0 +1,140 @@
+"""Task events are told to those who listen, and what each turn of a worker's loop asks of the system is asked once."""
+
+import os
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.conf import settings
+from kombu import Connection, Exchange, Producer, Queue
+
+from jobs import broker
+from scheduler_project.celery import app
+from scheduler_project.worker import events
+from scheduler_project.worker.consumer import remove_no_writer_twice
+from scheduler_project.worker.events import DEAF_SECONDS, Dispatcher
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    found = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(events.time, "monotonic", lambda: found.now)
+    return found
+
+
+class Told:
+    """A dispatcher with a producer that remembers what it was given; ``listeners`` hear it."""
+
+    def __init__(self, listeners: int | None) -> None:
+        self.listeners = listeners
+        self.published: list[Any] = []
+        self.dispatcher = Dispatcher(app=app, hostname="w1", enabled=False, buffer_group=["task"])
+        self.dispatcher.producer, self.dispatcher.enabled, self.dispatcher._closed = self, True, False
+        self._channel = SimpleNamespace() if listeners is None else SimpleNamespace(heard={})
+
+    def publish(self, event: Any, routing_key: str, **_: Any) -> None:
+        self.published.append(event)
+        if self.listeners is not None:
+            self._channel.heard[routing_key] = self.listeners
+
+    def types(self) -> list[str]:
+        told = [one for event in self.published for one in (event if isinstance(event, list) else [event])]
+        self.published.clear()
+        return [event["type"] for event in told]
+
+    def tell(self, *types: str) -> list[str]:
+        for kind in types:
+            self.dispatcher.send(kind, uuid="1")
+        self.dispatcher.flush()
+        return self.types()
+
+
+class TestDispatcher:
+    def test_is_the_one_celery_takes(self) -> None:
+        assert issubclass(app.events.Dispatcher, Dispatcher)
+
+    def test_spares_what_nobody_would_hear_and_tries_again_later(self, clock: SimpleNamespace) -> None:
+        told = Told(listeners=0)
+        assert told.tell("task-received", "task-started") == ["task-received", "task-started"]
+        assert told.tell("task-succeeded", "task-received") == []
+        clock.now += DEAF_SECONDS
+        told.listeners = 1
+        assert told.tell("task-started") == ["task-started"]
+        assert told.tell("task-succeeded") == ["task-succeeded"]
+
+    @pytest.mark.parametrize("listeners", [1, None], ids=["heard", "of another broker"])
+    def test_tells_all_where_somebody_may_listen(self, clock: SimpleNamespace, listeners: int | None) -> None:
+        told = Told(listeners)
+        assert told.tell("task-received") == told.tell("task-received") == ["task-received"]
+
+    def test_tells_of_the_worker_itself_always(self, clock: SimpleNamespace) -> None:
+        told = Told(listeners=0)
+        told.tell("task-received")
+        assert told.tell("worker-heartbeat") == ["worker-heartbeat"]
+
+    def test_tells_always_what_a_pools_thread_has_to_say(self, clock: SimpleNamespace) -> None:
+        told = Told(listeners=0)
+        told.tell("task-received")
+        thread = threading.Thread(target=told.dispatcher.send, args=("task-succeeded",))
+        thread.start()
+        thread.join()
+        assert told.tell() == ["task-succeeded"]
+
+
+def test_a_channel_knows_how_many_heard() -> None:
+    broker.use_for_redis()
+    fanout = Exchange(f"heard-{os.getpid()}", type="fanout")
+    url = settings.CELERY_BROKER_URL
+    with Connection(url) as told, Connection(url) as listening:
+        producer = Producer(told.channel(), exchange=fanout)
+        producer.publish([1], routing_key="task.multi")
+        assert producer.channel.heard == {"task.multi": 0}
+        with listening.Consumer(Queue("", fanout, routing_key="#", exclusive=True), callbacks=[print]):
+            listening.drain_events(timeout=10)  # Redis has answered that it is subscribed
+            producer.publish([2], routing_key="task.multi")
+            assert producer.channel.heard == {"task.multi": 1}
+
+
+class Hub:
+    """A loop that remembers what it asked the system for."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Any] = {}
+        self.writers: dict[int, Any] = {}
+        self.asked: list[str] = []
+
+    def add_reader(self, fd: int, callback: Any, *args: Any) -> None:
+        self.asked.append(f"read {fd}")
+        self.readers[fd] = callback, args
+
+    def remove_writer(self, fd: int) -> None:
+        self.asked.append(f"write no more {fd}")
+        self.writers.pop(fd, None)
+
+
+def test_a_writer_is_removed_once() -> None:
+    hub = Hub()
+    remove_no_writer_twice(hub)
+    hub.writers = {3: None, 4: print}
+    for fd in (3, 4, 3, 4, 5):
+        hub.remove_writer(fd)
+    assert hub.asked == ["write no more 3", "write no more 4"]
+
+
+def test_a_socket_is_told_of_once_and_again_when_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(broker.time, "monotonic", lambda: clock.now)
+    hub = Hub()
+    told = broker._Told(hub)
+    hub.add_reader(3, print, 3)
+    told.add_reader(4, print, 4)
+    for _ in range(3):
+        told.add_reader(3, print, 3)
+        told.add_reader(4, print, 4)
+    assert hub.asked == ["read 3", "read 4"]
+    del told.readers[4]
+    told.add_reader(4, print, 4)
+    clock.now += broker.REPEAT_SECONDS
+    told.add_reader(3, print, 3)
+    assert hub.asked[2:] == ["read 4", "read 3"]
