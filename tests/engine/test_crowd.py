@@ -51,7 +51,10 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def cycle(job_types: None, broker: Broker) -> Iterator[Cycle]:
     """A leading beat that materializes abreast, in small passes."""
     found = Cycle(
-        settings=engine_settings().model_copy(update={"materialize_batch": BATCH, "look_ahead_seconds": 1.0}),
+        # Nobody takes from the queue here: measured in a slow moment, its window would shrink to what is taken.
+        settings=engine_settings().model_copy(
+            update={"materialize_batch": BATCH, "look_ahead_seconds": 1.0, "queue_window_lowest": JOBS}
+        ),
         lanes=lambda: {"noop": Lane(None, 100)},
         publish=broker.publish,
         abreast=True,
