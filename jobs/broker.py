@@ -16,7 +16,8 @@ from kombu.utils.json import dumps
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: What the loop should know already is told to it again this often, lest it ever forgot.
+#: What the loop should know already is told to it again this often: a socket may have got the number of one that the
+#: loop was not told is closed, and the system forgets a closed one.
 REPEAT_SECONDS = 1.0
 
 
@@ -64,15 +65,15 @@ class _Told:
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
-        self._repeat_at = 0.0
+        self._repeat_at: dict[int, float] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
     def add_reader(self, fd: int, callback: Callable[..., Any], *args: Any) -> None:
         now = time.monotonic()
-        if now >= self._repeat_at:
-            self._repeat_at = now + REPEAT_SECONDS
+        if now >= self._repeat_at.get(fd, 0.0):
+            self._repeat_at[fd] = now + REPEAT_SECONDS
         elif self._loop.readers.get(fd) == (callback, args):
             return
         self._loop.add_reader(fd, callback, *args)
