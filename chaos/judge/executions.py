@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from chaos.history import JobMade
 from chaos.judge.case import NEVER, Case, Delivery, Window
 from chaos.judge.limits import FINISH_SECONDS
 from chaos.judge.verdict import Breach
@@ -23,12 +22,14 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
         job = case.jobs.get(job_id)
         if job is None or job.target in ("poison", "sink"):
             continue
+        seen: set[int] = set()
         for before, delivery in pairwise(deliveries):
+            seen.add(before.request.attempt)
             if job.delivery == "at_most_once":
                 detail = f"at most once, and attempt {delivery.request.attempt} came"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
                 continue
-            if _retry(before, delivery, job):
+            if _retry(before, delivery, job.max_attempts + _unseen(case, before, seen)):
                 continue
             cause = _cause(case, before, delivery) or _delay(case, before, delivery)
             if cause is None:
@@ -48,10 +49,19 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                 excused["executed again after a fault"] += 1
 
 
-def _retry(before: Delivery, delivery: Delivery, job: JobMade) -> bool:
-    """Whether the earlier one had been answered with a wish for another attempt."""
+def _retry(before: Delivery, delivery: Delivery, most: int) -> bool:
+    """Whether the earlier one had been answered with a wish for another attempt, of which there are ``most``."""
     failed = before.sent and before.status >= 500 and before.ended_at <= delivery.at
-    return failed and before.request.attempt < job.max_attempts
+    return failed and before.request.attempt < most
+
+
+def _unseen(case: Case, delivery: Delivery, seen: set[int]) -> int:
+    """How many attempts before this one ended with their worker before a request left. Where a batch was in hand, that
+    costs its triggers nothing of their budgets (docs/handlers.md). None where no fault may have killed one.
+    """
+    due = delivery.request.scheduled_for.timestamp()
+    killed = any(window.limits.may_repeat for window in case.faulty(due, delivery.at))
+    return delivery.request.attempt - len(seen) if killed else 0
 
 
 def _how(before: Delivery) -> str:

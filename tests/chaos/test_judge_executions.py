@@ -72,6 +72,17 @@ class TestRepeated:
         records += executed(job, firing(2), status=503)
         assert judged([*records, *again(job)]).passed
 
+    @pytest.mark.parametrize(("number", "passes"), [(14, True), (8, False), (None, False)])
+    def test_counts_no_attempt_that_ended_with_its_worker_before_the_request_left(self, number, passes):
+        job = a_job(target="failing", max_attempts=2, failures=0)
+        more = a_fault(number, 20.01, 21) if number else []
+        records = without(a_run(job, more=more), delivered_at(firing(2)))
+        records += executed(job, firing(2), late=5, status=500, fence=2, attempt=2)
+        records += executed(job, firing(2), late=6, status=500, fence=3, attempt=3)
+        assert ("executed twice" not in kinds(records)) == passes
+        # And the budget is one of two all the same.
+        assert "executed twice" in kinds([*records, *again(job, late=7, fence=4, attempt=4)])
+
     def test_catches_an_attempt_beyond_the_budget(self):
         job = a_job(target="failing", max_attempts=1, failures=0)
         records = without(a_run(job), delivered_at(firing(2)))
