@@ -1,7 +1,8 @@
 """Redis as a broker, without its one weakness: an entry of a queue that is no message would end the whole worker.
 
 Nobody but us writes to our queues, or so one hopes. What is no JSON, or no envelope of kombu's, is dropped with a word
-in the log; what an envelope may hold is checked in ``jobs.tasks``. Errors of anything else come out as before.
+in the log; what an envelope may hold is checked in ``jobs.tasks``. Errors of anything else come out as before. It also
+knows how many heard a broadcast, and does not register in each turn of a loop what it has registered (docs/adr/0019).
 """
 
 import binascii

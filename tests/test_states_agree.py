@@ -21,7 +21,6 @@ VERBS = {
     "parking.replace": {Verb.CANCEL},
     "dispatch.supersede": {Verb.CANCEL},
     "execution.claim": {Verb.CLAIM},
-    "execution.claim_one": {Verb.CLAIM},
     "execution.hand_back": {Verb.CLAIM},
     "execution.renew": {Verb.RENEW},
     "execution.succeed": {Verb.SUCCEED},

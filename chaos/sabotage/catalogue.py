@@ -49,11 +49,6 @@ _ALL = (
             Edit("execution.claim", "AND t.fence = fit.fence "),
             Edit("execution.claim", "AND CASE t.state WHEN 'queued' THEN true END"),
             Edit("execution.claim", "state = 'running', worker", "state = 'running', reason = '', worker"),
-            Edit("execution.claim_one", "AND t.fence = %(fence)s "),
-            Edit("execution.claim_one", "AND CASE t.state WHEN 'queued' THEN true END"),
-            Edit(
-                "execution.claim_one", "state = 'running', worker", "state = 'running', reason = '', worker"
-            ),
         ),
         environment=HURRIED,
         fault=4,

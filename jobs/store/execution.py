@@ -13,7 +13,7 @@ from uuid import UUID
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
 from jobs.core.states import ENDED, AttemptState, TriggerState
-from jobs.models.fields import new_id, new_ids
+from jobs.models.fields import new_ids
 from jobs.store import db, events
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
@@ -78,18 +78,16 @@ def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: tim
 
     One statement when all are claimed, a second one hands back the others.
     """
-    claimant = {"worker": worker, "celery_task_id": celery_task_id, "lease": lease}
-    if len(grips) == 1:
-        [grip] = grips
-        rows = _SQL["claim_one"](id=grip.id, fence=grip.fence, attempt_id=new_id(), **claimant)
-    else:
-        rows = _SQL["claim"](
+    claimed = Claimed(
+        _SQL["claim"](
             ids=[grip.id for grip in grips],
             fences=[grip.fence for grip in grips],
             attempt_ids=new_ids(len(grips)),
-            **claimant,
+            worker=worker,
+            celery_task_id=celery_task_id,
+            lease=lease,
         )
-    claimed = Claimed(rows)
+    )
     if len(claimed) < len(grips):
         ours = {row.id for row in claimed}
         left = [grip for grip in grips if grip.id not in ours]

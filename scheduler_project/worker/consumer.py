@@ -1,8 +1,8 @@
-"""Celery's consumer, but for three things (docs/adr/0019): two cost a worker more than all else it does for a message.
+"""Celery's consumer, but for what cost a worker more than all else it does for a message (docs/adr/0019).
 
-Task events are published a few times a second, not after every message; nobody watches more closely. And while
-messages are short, each process has its next one at hand, instead of idling until the broker was asked for it. And one
-that stops gives back at once what nobody has begun.
+Task events are published a few times a second, not after every message; nobody watches more closely. While messages are
+short, each process has its next one at hand, instead of idling until the broker was asked for it. The loop asks nothing
+of the system that must fail. And a worker that stops gives back at once what nobody has begun.
 Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of ``worker_disable_prefetch``.
 """
 

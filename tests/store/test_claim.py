@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobs.models import Attempt, Job, Trigger
+from jobs.models import Job
 from jobs.store import execution
 from jobs.store.execution import Grip
 from tenants.models import Tenant
@@ -13,40 +13,6 @@ from tests import factories
 from tests.factories import attempts, claim, make_job, make_tenant, make_trigger, row, state_of
 
 pytestmark = pytest.mark.django_db
-
-#: What no two triggers and attempts share; and how many others the message had.
-OWN = {
-    "id",
-    "attempt_id",
-    "job_id",
-    "job_name",
-    "tenant_id",
-    "tenant",
-    "trigger_id",
-    "idempotency_key",
-    "scheduled_for",
-    "due_at",
-    "created_at",
-    "queued_at",
-    "companions",
-}
-TIMES = {"elapsed", "started_at", "attempt_started_at", "lease_expires_at"}
-
-
-def alike(columns: dict[str, Any]) -> dict[str, Any]:
-    """What should be the same of two triggers in the same state, of times only whether they are there."""
-    return {key: bool(value) if key in TIMES else value for key, value in columns.items() if key not in OWN}
-
-
-def told(rows: list[Any], trigger: Trigger) -> list[dict[str, Any]]:
-    """What a claim returned of ``trigger``."""
-    return [alike(claimed._asdict()) for claimed in rows if claimed.id == trigger.id]
-
-
-def written(trigger: Trigger) -> list[dict[str, Any]]:
-    """What a claim left of it in the database."""
-    stored = Attempt.objects.filter(trigger_id=trigger.id).values()
-    return [alike(dict(columns)) for columns in (row(trigger), *stored)]
 
 
 class TestClaim:
@@ -159,43 +125,6 @@ class TestClaim:
         rows = claim(paused, gone, good, stale, ended)
         assert [claimed.id for claimed in rows] == [good.id]
         assert factories.states([good, paused, ended, stale]) == ["running", "pending", "succeeded", "queued"]
-
-    @pytest.mark.parametrize(
-        ("columns", "job_columns", "tenant_columns"),
-        [
-            ({}, {}, {}),
-            (
-                {
-                    "attempt_count": 2,
-                    "crash_count": 1,
-                    "budget_start": 1,
-                    "started_at": factories.utc(2026, 1, 1),
-                },
-                {},
-                {},
-            ),
-            ({"payload": {"own": 1}, "checkpoint": {"page": 3}}, {"payload": {"the job's": 1}}, {}),
-            ({}, {"status": "completed", "watched": True, "delivery": "at_most_once"}, {}),
-            ({}, {}, {"all_events": True, "webhook_secret": "sealed"}),
-            ({"state": "running", "lease_expires_at": factories.utc(2026, 1, 1)}, {}, {}),
-            ({"fence": 2}, {}, {}),
-            ({"job_version": 2}, {}, {}),
-            ({}, {"version": 2}, {}),
-            ({}, {"status": "paused"}, {}),
-            ({}, {"deleted_at": factories.utc(2026, 1, 1)}, {}),
-            ({}, {}, {"status": "frozen"}),
-        ],
-    )
-    def test_takes_the_same_of_a_trigger_alone_and_in_a_batch(
-        self, columns: dict[str, Any], job_columns: dict[str, Any], tenant_columns: dict[str, Any]
-    ) -> None:
-        alone, batched, other = (make_trigger(make_job(make_tenant()), "queued") for _ in range(3))
-        for trigger in (alone, batched):
-            Trigger.objects.filter(id=trigger.id).update(**columns)
-            Job.objects.filter(id=trigger.job_id).update(**job_columns)
-            Tenant.objects.filter(id=trigger.tenant_id).update(**tenant_columns)
-        assert told(claim(alone), alone) == told(claim(batched, other), batched)
-        assert written(alone) == written(batched)
 
     def test_takes_an_empty_batch(self) -> None:
         assert claim() == []

@@ -41,39 +41,6 @@ WITH fit AS MATERIALIZED (
 )
 SELECT * FROM claimed;
 
--- name: claim_one
--- As claim, for a message of a single trigger: a tenth less of the server's time without arrays and what they are joined to.
--- transition: queued -> running
--- locks: the trigger's row
--- index: primary key
--- plan: kept
--- returns: as claim
-WITH claimed AS (
-    UPDATE jobs_trigger t SET
-        state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
-        attempt_count = t.attempt_count + 1, started_at = coalesce(t.started_at, carillon_clock())
-    FROM (SELECT job_id, tenant_id FROM jobs_trigger WHERE id = %(id)s OFFSET 0) own,
-        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched
-                 FROM jobs_job WHERE id = own.job_id OFFSET 0) job,
-        LATERAL (SELECT slug, status, webhook_secret, all_events, watched
-                 FROM tenants_tenant WHERE id = own.tenant_id OFFSET 0) tenant
-    WHERE t.id = %(id)s AND t.fence = %(fence)s AND CASE t.state WHEN 'queued' THEN true END
-      AND CASE WHEN job.version = t.job_version AND job.deleted_at IS NULL AND job.status IN ('active', 'completed')
-                    AND tenant.status = 'active' THEN true END
-    RETURNING t.id, t.fence, %(attempt_id)s::uuid AS attempt_id, t.job_id, t.tenant_id, t.scheduled_for,
-        t.attempt_count, t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint,
-        carillon_clock() - t.started_at AS elapsed, carillon_clock() AS attempt_started_at, tenant.slug AS tenant,
-        tenant.webhook_secret, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
-        job.retry_policy, job.delivery, tenant.all_events OR tenant.watched OR job.watched AS watched
-), attempt AS (
-    INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
-        error_code, error_class, error_message, traceback, response_excerpt, companions)
-    SELECT attempt_id, id, job_id, tenant_id, attempt_count, fence, %(worker)s, %(celery_task_id)s, 'started',
-           attempt_started_at, '', '', '', '', '', 0
-    FROM claimed
-)
-SELECT * FROM claimed;
-
 -- name: hand_back
 -- Give back what is queued under the message's fence but may not run: its job was paused, cancelled or edited.
 -- The fence is spent, so the message is dead; dispatch decides anew.
