@@ -1,14 +1,17 @@
 # One image for web, beat, workers and Flower; docker-compose.yml says which command each runs.
-FROM python:3.11-slim
+# With a digest behind the tag, python:3.11.14-slim@sha256:…, the same bytes for ever.
+ARG PYTHON_IMAGE=python:3.11.14-slim
+FROM ${PYTHON_IMAGE}
 
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 
 # Ahead of the code, so that an edit does not install anew.
 COPY requirements/base.txt requirements/base.txt
-RUN pip install --no-cache-dir --disable-pip-version-check -r requirements/base.txt
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/base.txt
 
 COPY manage.py ./
+COPY gunicorn.conf.py ./
 COPY scheduler_project scheduler_project
 COPY tenants tenants
 COPY jobs jobs
@@ -18,6 +21,5 @@ RUN useradd --system --uid 10001 --no-create-home carillon
 USER carillon
 
 EXPOSE 8000
-CMD ["gunicorn", "scheduler_project.wsgi:application", "--bind", "0.0.0.0:8000", "--no-control-socket", \
-     "--worker-class", "gthread", "--workers", "2", "--threads", "16", "--graceful-timeout", "10", \
-     "--worker-tmp-dir", "/dev/shm"]
+# The rest of how it is served stands in gunicorn.conf.py.
+CMD ["gunicorn", "scheduler_project.wsgi:application", "--bind", "0.0.0.0:8000"]

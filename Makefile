@@ -4,36 +4,42 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-REQUIREMENTS := base cli local dev bench
+# Nothing is installed but the very files that were locked.
+LOCKED := $(PIP) --require-hashes
+REQUIREMENTS := base cli local dev bench audit
+UV := uv==0.13.9
+SMOKE := core store handlers engine explain pull
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test check lint bench chaos fuzz lock clean
+.PHONY: help demo up test smoke check lint bench chaos fuzz lock sbom advisories clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.run ## Run everything with sample tenants and jobs; SECONDS=30 stops, judges every firing and says so
 	@$(MANAGE) demo $(if $(SECONDS),--seconds $(SECONDS))
 
-up: $(VENV)/.run ## Run everything in this terminal: web, beat, workers, Flower, and Postgres and Redis if no URL is set
-	@$(MANAGE) up
+up: $(VENV)/.run ## Run everything in this terminal: web, beat, workers, Flower, and Postgres and Redis if no URL is set; ARGS="--port 0"
+	@$(MANAGE) up $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests against a Postgres and a Redis of their own; ARGS=… runs pytest with these alone
 ifdef ARGS
 	@$(PY) -m pytest $(ARGS)
 else
-	@$(PY) -m pytest -n 2 --dist loadfile -m "not bench and not cluster"
-	@# Those with clusters of real processes have the machine to themselves.
-	@$(PY) -m pytest -m cluster
+	@# Three workers mostly wait for clusters of real processes, two compute (tests/abreast.py).
+	@$(PY) -m pytest -n 5 --dist loadfile
 endif
+
+smoke: $(VENV)/.dev ## Run the quick tests of the engine's layers, in a minute and a half
+	@$(PY) -m pytest -n 2 --dist loadfile -q -m "not slow" $(addprefix tests/,$(SMOKE))
 
 check: lint test ## Run what a change must pass: format, lint, types, layers, migrations, tests
 
 lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy jobs tenants scheduler_project carillon chaos
+	@$(PY) -m mypy jobs tenants scheduler_project carillon chaos stage
 	@$(PY) $(VENV)/bin/lint-imports
 	@# No server runs here: Django then warns that it could not compare the migrations with a database.
 	@$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
@@ -46,17 +52,24 @@ chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside;
 	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT)) $(if $(PULL),--pull)
 	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
 
-fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, with keys of two tenants; SECONDS=600
-	@FUZZ_SECONDS=$(or $(SECONDS),600) $(PY) -m pytest tests/fuzz
+fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, and hostile schemas; SECONDS=600, SCHEMAS=10000
+	@FUZZ_SECONDS=$(or $(SECONDS),600) SCHEMAS=$(or $(SCHEMAS),10000) $(PY) -m pytest tests/fuzz tests/attacks/test_schemas.py
 
-lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt (needs the network)
-	@$(PIP) uv
+lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt with hashes (needs the network); UPGRADE=1 takes new releases
+	@$(PIP) $(UV)
 	@cd requirements && for name in $(REQUIREMENTS); do \
-		../$(PY) -m uv pip compile --quiet --python-version 3.11 --no-header --no-emit-index-url \
+		../$(PY) -m uv pip compile --quiet --generate-hashes $(if $(UPGRADE),--upgrade) --python-version 3.11 --no-header --no-emit-index-url \
 			--no-emit-find-links --annotation-style line $$name.in -o $$name.txt || exit; done
 
+sbom: $(VENV)/.audit ## Write sbom.json: what the image installs, by CycloneDX; NAME=local lists another of requirements/
+	@$(VENV)/audit/bin/cyclonedx-py requirements requirements/$(or $(NAME),base).txt \
+		--of JSON --sv 1.6 --output-reproducible -o sbom.json && echo "sbom.json"
+
+advisories: $(VENV)/.audit ## Ask whether advisories are known of what is locked (needs the network; exit code 2 without)
+	@$(VENV)/audit/bin/python requirements/advisories.py
+
 clean: ## Remove .venv, caches and reports; the data in .carillon stays
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles bench-reports chaos-reports
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles bench-reports chaos-reports sbom.json
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Each stamp is written last, so an installation that was interrupted starts again.
@@ -66,16 +79,23 @@ $(VENV)/.made:
 
 $(VENV)/.run: requirements/base.txt requirements/cli.txt requirements/local.txt $(VENV)/.made
 	@echo "Installing what Carillon needs (once; about a minute)" >&2
-	@$(PIP) -r requirements/base.txt -r requirements/cli.txt -r requirements/local.txt
+	@$(LOCKED) -r requirements/base.txt -r requirements/cli.txt -r requirements/local.txt
 	@$(PIP) --no-deps --no-build-isolation -e .  # .venv/bin/carillon; setuptools came with local.txt
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.run
 	@echo "Installing what the benches compare with (once)" >&2
-	@$(PIP) -r requirements/bench.txt
+	@$(LOCKED) -r requirements/bench.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	@echo "Installing what the tests and checks need (once)"
-	@$(PIP) -r requirements/dev.txt
+	@$(LOCKED) -r requirements/dev.txt
+	@touch $@
+
+# An environment of its own: these need not agree with what they look at.
+$(VENV)/.audit: requirements/audit.txt $(VENV)/.made
+	@echo "Installing what lists and audits the dependencies (once)" >&2
+	@$(PY) -m venv --clear $(VENV)/audit
+	@$(VENV)/audit/bin/python -m pip --disable-pip-version-check install -qq --require-hashes -r requirements/audit.txt
 	@touch $@

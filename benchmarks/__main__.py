@@ -6,13 +6,27 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks.growth import history
-from benchmarks.growth import scale as registry
+from benchmarks import (
+    creation,
+    fairness,
+    herd,
+    history,
+    idle_lanes,
+    lag,
+    missed,
+    outage,
+    row_lock,
+    schedules,
+    shares,
+    slow_redis,
+    snapshot,
+    tenants,
+    throughput,
+    webhook,
+)
+from benchmarks import scale as registry
 from benchmarks.progress import Progress
-from benchmarks.punctuality import herd, lag, outage
 from benchmarks.report import Report
-from benchmarks.sharing import fairness
-from benchmarks.speed import creation, schedules, throughput, webhook
 from benchmarks.stage import BenchError, Stage
 
 BENCHES: dict[str, Callable[..., Report]] = {
@@ -26,6 +40,13 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "creation": creation.measure,
     "scale": registry.measure,
     "history": history.measure,
+    "tenants": tenants.measure,
+    "idle_lanes": idle_lanes.measure,
+    "snapshot": snapshot.measure,
+    "shares": shares.measure,
+    "missed": missed.measure,
+    "slow_redis": slow_redis.measure,
+    "row_lock": row_lock.measure,
 }
 
 

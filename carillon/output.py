@@ -1,11 +1,11 @@
 """Printing: results to standard output as a table, JSON or YAML; everything else to standard error.
 
-What came from the server may have been written by anybody: control characters are shown, never sent to the terminal.
+What came from the server may have been written by anybody: characters that a terminal obeys are shown as escapes, in
+tables, JSON and YAML alike, never sent to it (``carillon.unseen``).
 """
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from carillon.files.yaml_text import dump
+from carillon.unseen import for_json, for_people
 
 T = TypeVar("T")
 #: Of an instant; JSON and YAML have it whole.
@@ -44,12 +45,7 @@ def shown(value: object) -> str:
             text = json.dumps(value, ensure_ascii=False)
         case _:
             text = str(value)
-    return "".join(
-        character
-        if character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
-        else f"\\u{ord(character):04x}"
-        for character in text
-    )
+    return for_people(text)
 
 
 def say(*lines: str) -> None:
@@ -94,9 +90,13 @@ def print_object(thing: dict[str, Any], *, output: Format) -> None:
 
 def print_document(document: Any, *, output: Format) -> None:
     if output is Format.json:
-        write(json.dumps(document, indent=2, ensure_ascii=False))
+        write(json_text(document, indent=2))
     else:
         write(dump(document))
+
+
+def json_text(document: Any, indent: int | None = None) -> str:
+    return for_json(json.dumps(document, indent=indent, ensure_ascii=False))
 
 
 def _print_table(table: Table) -> None:

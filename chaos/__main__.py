@@ -45,6 +45,7 @@ def _run(options: argparse.Namespace, seed: int) -> int:
         profile = replace(profile, calm_seconds=options.calm)
     if options.pull:
         profile = replace(profile, shared=SHARED_JOBS)
+    profile = replace(profile, strikes=options.strikes, hold_seconds=options.hold, first=options.first)
     faults = (
         profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
     )
@@ -120,6 +121,13 @@ def _options() -> argparse.Namespace:
         "--pull", action="store_true", help="with pull workers beside Celery's on one job type, struck first"
     )
     running.add_argument("--calm", type=float, metavar="SECONDS", help="before the first fault")
+    running.add_argument("--strikes", type=int, default=0, help="of each fault, instead of its own number")
+    running.add_argument(
+        "--first", type=int, help="the strike to begin with, from 0: some faults know several ways"
+    )
+    running.add_argument(
+        "--hold", type=float, metavar="SECONDS", help="each strike, instead of the fault's own time"
+    )
     judging = commands.add_parser("judge", help="judge a recorded history again")
     judging.add_argument("file", type=Path)
     breaking = commands.add_parser("sabotage", help="break promises on purpose: the judge must catch each")

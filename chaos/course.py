@@ -21,6 +21,7 @@ from chaos.load.caller import Caller
 from chaos.load.definitions import plans, shared_plans, tenants
 from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
+from chaos.stage.names import may_hang
 
 #: How much nicer than the stage's own processes is what looks on.
 ASIDE = 10
@@ -35,6 +36,8 @@ class Profile:
     ``quiet_seconds``: how long what is owed may take at the end, which is looked at every ``look_seconds``.
     ``shared``: so many jobs more of a type that pull workers serve beside Celery's; with any, there are pull workers,
     and each fault strikes twice at least, as they are the first to be struck.
+    ``strikes``, ``hold_seconds``, ``first``: how often and for how long a fault strikes, and with which of its ways it
+    begins, where it is not as the fault has it.
     ``environment`` is every process's, beside its own; ``schema`` is executed before the load is made.
     """
 
@@ -50,6 +53,9 @@ class Profile:
     environment: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
     shared: int = 0
+    strikes: int = 0
+    hold_seconds: float | None = None
+    first: int | None = None
 
 
 PROFILES = {
@@ -103,6 +109,7 @@ def run(
         say=say,
         environment=profile.environment,
         small_disk=DiskFull in faults,
+        silent_names=any(kind.silent_names for kind in faults) and may_hang(),
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
         began = Began(at=0, seed=seed, profile=name, faults=[kind.number for kind in faults])
@@ -170,13 +177,27 @@ def _say_who_shared(cluster: Cluster, *, say: Callable[[str], None]) -> None:
 
 
 def _strike(fault: Fault, cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) -> None:
-    strikes = fault.long_strikes if profile.long else fault.strikes
-    for strike in range(max(strikes, 2) if profile.shared else strikes):
-        if strike:
+    strikes = profile.strikes or (fault.long_strikes if profile.long else fault.strikes)
+    if profile.long and fault.long_hold_seconds is not None:
+        fault.hold_seconds = fault.long_hold_seconds
+    if profile.hold_seconds is not None:
+        fault.hold_seconds = profile.hold_seconds
+    first = fault.first if profile.first is None else profile.first
+    for strike in range(first, first + (max(strikes, 2) if profile.shared else strikes)):
+        if strike > first:
             cluster.wait(fault.gap_seconds)
         what = fault.aim(strike)
         say(f"fault {fault.number}: {what}")
-        struck = Struck(at=time.time(), id=f"{fault.number}.{strike}", number=fault.number, what=what)
+        struck = Struck(
+            at=time.time(),
+            id=f"{fault.number}.{strike}",
+            number=fault.number,
+            what=what,
+            affects=None if fault.affects is None else list(fault.affects),
+            leader=fault.changes_leader,
+            kills=fault.kills,
+            clock_seconds=fault.clock_seconds,
+        )
         cluster.journal.note(struck)
         try:
             fault.inject()

@@ -37,7 +37,8 @@ class JobMade:
     """A job the API acknowledged, and how the receiver treats its deliveries.
 
     ``target``: ``ok`` answers 200, ``flaky`` 503 to the first ``failures`` requests of a firing, ``failing`` always
-    500, ``refusing`` 400, ``poison`` kills its worker, ``sink`` misbehaves;
+    500, ``refusing`` 400, ``dropping`` breaks the connection instead of 503, ``poison`` kills its worker, ``sink``
+    misbehaves;
     behind ``once`` is a handler that makes an effect in a table. ``seconds`` is how long the receiver takes.
     ``fault`` is the id of the fault that this job is a part of; it is left out of the others' figures.
     """
@@ -99,12 +100,21 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Struck:
-    """A fault began. ``number`` is its row in docs/chaos.md; ``id`` tells this time from others of the same kind."""
+    """A fault began. ``number`` is its row in docs/chaos.md; ``id`` tells this time from others of the same kind.
+
+    ``affects`` names the tenants whose rows, jobs or links it touches; null: everybody's. ``leader``: the leader itself
+    must change. ``kills``: processes may end or be cut off by it, so that what they held may be executed again.
+    ``clock_seconds``: how far ahead the database's clock is put while it lasts.
+    """
 
     at: float
     id: str
     number: int
     what: str
+    affects: list[str] | None = None
+    leader: bool = False
+    kills: bool = True
+    clock_seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +143,29 @@ class Answered:
 
     id: str
     answers: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """What a hostile tenant did in the fault ``id``.
+
+    ``answers``: by attack, how often the API answered in which way, a status or an error of the connection.
+    ``limits``: by what is limited, the most of it that was seen, and the most that is allowed.
+    """
+
+    id: str
+    answers: dict[str, dict[str, int]]
+    limits: dict[str, list[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """A call of another tenant's beside all that; ``status`` is 0 where no answer came."""
+
+    at: float
+    path: str
+    seconds: float
+    status: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +240,8 @@ Record = (
     | Healed
     | Replaced
     | Answered
+    | Attacked
+    | Probed
     | Died
     | Ledger
     | Range

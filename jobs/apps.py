@@ -11,4 +11,5 @@ class JobsConfig(AppConfig):
         from jobs.store.trail.actor import sign_statements
 
         sign_statements()
-        registry.load(engine_settings().handler_modules)
+        settings = engine_settings()
+        registry.load(settings.handler_modules, disabled=settings.disabled_types)

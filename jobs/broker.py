@@ -14,7 +14,7 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.json import dumps
 
-from jobs.telemetry import get_logger
+from jobs.telemetry import get_logger, shape_of
 
 log = get_logger()
 #: What the loop should know already is told to it again this often: a socket may have got the number of one that the
@@ -56,7 +56,7 @@ class Transport(redis.Transport):
         if _is_envelope(message):
             super()._deliver(message, queue)
         else:
-            log.warning("message dropped", queue=queue, entry=repr(message)[:200], error="no envelope")
+            log.warning("message dropped", queue=queue, entry=shape_of(message), error="no envelope")
 
 
 class _Told:

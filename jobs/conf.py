@@ -55,7 +55,9 @@ Ports = Annotated[str, AfterValidator(_ports)]
 class EngineSettings(BaseSettings):
     """Every knob of the engine with its default and bounds."""
 
-    model_config = SettingsConfigDict(env_prefix="CARILLON_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="CARILLON_", frozen=True, extra="ignore", env_ignore_empty=True
+    )
 
     # Beat
     leader_election: bool = Field(True, description="Off: every beat leads (merely wasteful, DESIGN §2.11).")
@@ -114,12 +116,24 @@ class EngineSettings(BaseSettings):
 
     # Handlers
     handler_modules: Names = Field(default=(), description="Modules whose import registers job types.")
+    disabled_types: Names = Field(default=(), description="Job types that no tenant may use.")
+    noop_enabled: bool = Field(False, description="On: jobs may be of the type noop, which is for measuring.")
+    queue_max_messages: int = Field(
+        10_000, ge=1, le=100_000_000, description="Messages in a queue that jobs write to; more are retried."
+    )
+    tenant_queue_bytes: int = Field(
+        67_108_864,
+        ge=1024,
+        le=2**40,
+        description="Bytes of all queues in Redis that a tenant's jobs write to.",
+    )
     webhook_allow_networks: Networks = Field(
         default=(), description="CIDRs exempt from the ban on private addresses."
     )
     webhook_allow_ports: Ports = Field("80,443,1024-65535", description="Ports and ranges of ports.")
     webhook_max_response_bytes: int = Field(65_536, ge=0, le=10_485_760)
     webhook_connect_timeout_seconds: float = Field(5, gt=0, le=60)
+    webhook_max_timeout_seconds: float = Field(300, ge=1, le=86_400)
 
     # Logging
     log_format: str = Field("console", pattern="^(console|json)$")
@@ -149,6 +163,10 @@ class EngineSettings(BaseSettings):
     @property
     def worker_lease(self) -> timedelta:
         return timedelta(seconds=self.worker_lease_seconds)
+
+    @property
+    def webhook_max_timeout(self) -> timedelta:
+        return timedelta(seconds=self.webhook_max_timeout_seconds)
 
     @property
     def webhook_ports(self) -> tuple[range, ...]:

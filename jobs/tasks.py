@@ -9,10 +9,9 @@ from celery import Celery, Task
 from celery.exceptions import Ignore
 
 from jobs.engine import worker
-from jobs.engine.worker import brokerless
 from jobs.handlers import registry
 from jobs.store.execution import Grip
-from jobs.telemetry import get_logger
+from jobs.telemetry import get_logger, shape_of
 
 log = get_logger()
 
@@ -29,7 +28,7 @@ def _register(app: Celery, job_type: str, name: str) -> str:
 
         What a later version may add to its messages is ignored.
         """
-        with brokerless.slot():
+        with worker.slot():
             summary = perform(
                 job_type,
                 items,
@@ -70,7 +69,7 @@ def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., No
             take(message, body, ack, reject, callbacks)
             return
         log.warning(
-            "message dropped", task=task.name, payload=repr(payload)[:200], error="not Celery's protocol"
+            "message dropped", task=task.name, payload=shape_of(payload), error="not Celery's protocol"
         )
         reject(logging.getLogger(__name__), consumer.connection_errors)
 
@@ -80,7 +79,7 @@ def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., No
 def checked_fence(fence: Any) -> int:
     """``fence`` if the column can hold it: one that cannot would fail the claim of its whole batch."""
     if type(fence) is not int or not 0 <= fence < 2**31:
-        raise ValueError(f"{fence!r:.40} is no fence")
+        raise ValueError("a fence is a whole number from 0 to 2147483647")
     return fence
 
 
@@ -92,5 +91,5 @@ def parse_items(items: Any) -> Sequence[Grip]:
             trigger_id, fence, *_ = item  # what a later version may add is ignored
             grips.append(Grip(UUID(trigger_id), checked_fence(fence)))
         except (TypeError, ValueError, AttributeError) as error:
-            log.warning("message dropped", item=repr(item)[:200], error=str(error))
+            log.warning("message dropped", item=shape_of(item), error=str(error))
     return grips

@@ -12,6 +12,13 @@ class SchedulerProjectConfig(AppConfig):
 
     name = "scheduler_project"
 
+    def ready(self) -> None:
+        from scheduler_project.sessions import bound_waits
+        from scheduler_project.web.logins import follow_logins
+
+        bound_waits()
+        follow_logins()
+
 
 @register(Tags.security, deploy=True)
 def sealing_keys_are_given(**_: Any) -> list[Warning]:

@@ -1,11 +1,14 @@
 """The Celery application: one queue and one registered task per job type, both named ``jobs.<type>``."""
 
+import logging
 import os
+import sys
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from celery import Celery
+from celery.concurrency import get_implementation
 from celery.signals import (
     beat_init,
     setup_logging,
@@ -19,13 +22,17 @@ from celery.signals import (
 from kombu import Queue
 
 from jobs.broker import use_for_redis
-from jobs.telemetry import get_logger
-from scheduler_project.worker import collector
+from jobs.telemetry import get_logger, logging_config
+from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
+from scheduler_project.worker import collector, flower
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
 log = get_logger()
+#: The modules of the pools that Carillon works in.
+POOLS = ("prefork", "thread", "solo")
 use_for_redis()
+flower.close()
 app = Celery(
     "carillon",
     fixups={"scheduler_project.connections:fixup"},
@@ -35,56 +42,92 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 
 
 @setup_logging.connect
-def _keep_our_logging(**_: Any) -> None:
-    """Django's settings configured logging already; a receiver here keeps Celery from replacing it."""
+def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
+    """Our lines by ``--logfile`` and ``-l``; that there is a receiver keeps Celery from writing its own.
+
+    Django's settings configured logging already. Of ``-l`` the level is known, not whether it was given: at WARNING,
+    its default, settings rule.
+    """
+    from jobs.conf import engine_settings
+
+    engine = engine_settings()
+    overall = None if loglevel == logging.WARNING else logging.getLevelName(loglevel)
+    logging_config(
+        log_format=engine.log_format, level=engine.log_level, overall_level=overall, log_file=logfile
+    )
+
+
+def _own_sessions() -> None:
+    """End the process, with the reason, behind a pooler by transaction."""
+    try:
+        refuse_shared_sessions()
+    except SharedSessions as error:
+        sys.exit(str(error))  # no Exception: Celery would write it down and start
 
 
 @worker_init.connect
 def _prepare_before_forking(sender: Any, **_: Any) -> None:
-    """What the first webhook would import while a firing waits; the pool's processes share its memory."""
+    """Import what the first webhook would import while a firing waits; the pool's processes share its memory."""
     from jobs.conf import engine_settings
     from jobs.store import db
 
+    _own_sessions()
     import_module("aiohttp")
     db.keep_plans()
+    pool = _supported_pool(sender)
+    _guard(pool)
     if engine_settings().brokerless_fallback:
-        _prepare_to_go_without_broker(sender)
+        _prepare_to_go_without_broker(sender, pool)
     collector.spare()
 
 
-def _prepare_to_go_without_broker(worker: Any) -> None:
-    """Each process of a prefork pool looks for messages in Postgres by itself; of the others the worker's own does."""
-    from celery.concurrency import get_implementation
-
-    from jobs import tasks
-    from jobs.engine.worker import brokerless
-
+def _supported_pool(worker: Any) -> str:
+    """The kind of pool the worker was asked for. Ends the process, with the reason, if Carillon does not work in it."""
     pool = get_implementation(worker.pool_cls).__module__.rpartition(".")[2]
-    if pool not in ("prefork", "thread", "solo"):
-        log.warning("no fallback without broker", pool=pool, error="only prefork, threads and solo have one")
-        return
-    threads = worker.concurrency if isinstance(worker.concurrency, int) else os.cpu_count() or 1
-    brokerless.begin(
-        brokerless.Brokerless(
-            job_types=[name.removeprefix("jobs.") for name in worker.app.amqp.queues.consume_from],
-            slots=threads if pool == "thread" else 1,
-            perform=partial(tasks.perform, worker_name=worker.hostname),
+    if pool not in POOLS:
+        # No Exception: Celery would write it down and start.
+        sys.exit(
+            f"Carillon does not run in the pool {pool!r}: use --pool prefork (the default), threads or solo. Greenlets "
+            "share one thread with the event loop of asynchronous handlers, so Django refuses the database to all of "
+            "them, and webhooks would be sent without being recorded. Webhooks need no greenlets: one prefork process "
+            "sends hundreds at once."
         )
+    return pool
+
+
+def _guard(pool: str) -> None:
+    """The handlers of a prefork pool do not run in this process, so it can guard them itself, once they are forked."""
+    from jobs.engine import worker
+
+    start = worker.begin_guarding(beside=pool != "prefork")
+    worker_ready.connect(lambda **_: start(), weak=False)
+
+
+def _prepare_to_go_without_broker(worker: Any, pool: str) -> None:
+    """Each process of a prefork pool looks for messages in Postgres by itself; of the others the worker's own does."""
+    from jobs import tasks
+    from jobs.engine.worker import THIS
+    from jobs.engine.worker.brokerless import Brokerless
+
+    threads = worker.concurrency if isinstance(worker.concurrency, int) else os.cpu_count() or 1
+    THIS.brokerless = Brokerless(
+        job_types=[name.removeprefix("jobs.") for name in worker.app.amqp.queues.consume_from],
+        slots=threads if pool == "thread" else 1,
+        perform=partial(tasks.perform, worker_name=worker.hostname),
     )
     if pool != "prefork":
-        brokerless.start()
+        THIS.look_for_messages()
 
 
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
     from jobs.engine import worker
-    from jobs.engine.worker import brokerless
     from jobs.store import db
 
     worker.be_expendable()
     db.connect_ahead()
-    brokerless.start()
+    worker.look_for_messages()
     collector.spare()
 
 
@@ -93,10 +136,8 @@ def _connect_ahead(**_: Any) -> None:
 def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
     """A process that is asked to end finishes what goes on in it; one that is told to, by a signal, does not."""
     from jobs.engine import worker
-    from jobs.engine.worker import brokerless
 
     if exitcode is None or exitcode >= 0:  # as billiard has it: minus 256 and the signal
-        brokerless.stop()
         worker.wait_for_the_rest()
 
 
@@ -129,9 +170,12 @@ def _say_that_we_are_there(sender: Any, **_: Any) -> None:
 @beat_init.connect
 def _prepare_to_lead(**_: Any) -> None:
     """Beats also do what callers asked for by filter; the filters are the API's."""
+    from jobs import limits
     from jobs.actions.bulk.runner import Runner
     from jobs.api.calls.selection import select
 
+    _own_sessions()
+    limits.counted_together(say=True)
     Runner(select).start()
     collector.spare()
 

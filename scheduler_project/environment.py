@@ -6,6 +6,7 @@ that any command finds the servers ``manage.py up`` started there. Nothing here 
 """
 
 import base64
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -15,10 +16,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.core.exceptions import ImproperlyConfigured
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import ProgrammingError
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jobs.conf import EngineSettings, Names
+from jobs.conf import EngineSettings, Names, Networks
 from scheduler_project.embedded import paths
 
 S = TypeVar("S", bound=BaseSettings)
@@ -37,13 +38,26 @@ class Platform(BaseSettings):
     broker_url: str | None = Field(default=None, validation_alias="BROKER_URL")
     secret_key: str | None = Field(default=None, validation_alias="SECRET_KEY", min_length=32)
     encryption_keys: str | None = Field(default=None, validation_alias="CARILLON_ENCRYPTION_KEYS")
+    trail_keys: str | None = Field(default=None, validation_alias="CARILLON_TRAIL_KEYS")
     allowed_hosts: Names = Field(default=(), validation_alias="ALLOWED_HOSTS")
     csrf_trusted_origins: Names = Field(default=(), validation_alias="CSRF_TRUSTED_ORIGINS")
+    trusted_proxies: Networks = Field(
+        default=(ip_network("127.0.0.0/8"), ip_network("::1/128")),
+        validation_alias="CARILLON_TRUSTED_PROXIES",
+        description="Networks of the proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.",
+    )
     debug: bool = Field(default=False, validation_alias="DEBUG")
     https: bool = Field(
         default=False,
         validation_alias="CARILLON_HTTPS",
         description="Served over TLS: secure cookies, HSTS, redirect of plain HTTP.",
+    )
+    session_hours: float = Field(
+        default=8,
+        validation_alias="CARILLON_SESSION_HOURS",
+        ge=0.1,
+        le=720,
+        description="How long a login lasts.",
     )
     email_url: str | None = Field(
         default=None,
@@ -59,6 +73,21 @@ class Platform(BaseSettings):
         description="Who sends it as a bearer token reads /metrics; unset: callers from the same machine.",
     )
     flower_url: str = Field(default="http://127.0.0.1:5555", validation_alias="CARILLON_FLOWER_URL")
+
+    @field_validator(
+        "broker_url",
+        "debug",
+        "https",
+        "metrics_token",
+        "flower_url",
+        "trusted_proxies",
+        "session_hours",
+        mode="before",
+    )
+    @classmethod
+    def _empty_is_unset(cls, value: object, info: ValidationInfo) -> object:
+        """Not so where servers and keys are named: in their place something else would be used without a word."""
+        return cls.model_fields[str(info.field_name)].default if value == "" else value
 
     @field_validator("data_dir")
     @classmethod
@@ -88,7 +117,7 @@ class Platform(BaseSettings):
             raise ValueError("must look like redis://host:6379/0 or amqp://user:password@host:5672//")
         return value
 
-    @field_validator("encryption_keys")
+    @field_validator("encryption_keys", "trail_keys")
     @classmethod
     def _keys_of_32_bytes(cls, value: str | None) -> str | None:
         if value is not None:
@@ -132,7 +161,7 @@ class Platform(BaseSettings):
         return self.redis_url is None
 
     def database(self) -> dict[str, Any]:
-        """Django's ``DATABASES["default"]``, every wait bounded (a hung server must not hang us for ever)."""
+        """Django's ``DATABASES["default"]``, every wait for the network bounded; those for the server: ``sessions``."""
         url = self.database_url or paths.embedded_database_url(self.data_dir)
         options: dict[str, Any] = dict(conninfo_to_dict(url))
         known = {
@@ -145,10 +174,9 @@ class Platform(BaseSettings):
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
             "application_name": "carillon",
-            "options": "-c statement_timeout=30s -c idle_in_transaction_session_timeout=60s -c lock_timeout=10s",
         }
         return {
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": "scheduler_project.database",
             "NAME": known["dbname"] or "postgres",
             "USER": known["user"],
             "PASSWORD": known["password"],
@@ -174,12 +202,19 @@ class Platform(BaseSettings):
         return self.secret_key or paths.secret_key(self.data_dir)
 
     def sealing_keys(self) -> tuple[bytes, ...]:
-        """What secrets are sealed with: the given keys, the first of which seals, then one derived from the secret key.
+        """Keys that seal secrets: the given ones, the first of which seals, then one derived from the secret key.
 
         The derived one serves until keys are given, and opens what it sealed thereafter.
         """
-        derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"carillon secrets")
-        return (*encryption_keys(self.encryption_keys or ""), derived.derive(self.key().encode()))
+        return (*encryption_keys(self.encryption_keys or ""), self._derived(b"carillon secrets"))
+
+    def signing_keys(self) -> tuple[bytes, ...]:
+        """Keys that sign the audit trail: the first key signs, each verifies, the derived one last."""
+        return (*encryption_keys(self.trail_keys or ""), self._derived(b"carillon trail"))
+
+    def _derived(self, purpose: bytes) -> bytes:
+        derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose)
+        return derivation.derive(self.key().encode())
 
     def hosts(self) -> list[str]:
         return list(self.allowed_hosts or LOOPBACK_HOSTS)

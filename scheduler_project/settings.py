@@ -14,6 +14,7 @@ PLATFORM, CARILLON = environment.load()
 
 SECRET_KEY = PLATFORM.key()
 ENCRYPTION_KEYS = PLATFORM.sealing_keys()
+TRAIL_KEYS = PLATFORM.signing_keys()
 DEBUG = PLATFORM.debug
 ALLOWED_HOSTS = PLATFORM.hosts()
 CSRF_TRUSTED_ORIGINS = list(PLATFORM.csrf_trusted_origins)
@@ -38,6 +39,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "scheduler_project.web.forwarded.believe_proxies",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -46,6 +48,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "scheduler_project.processes.acting.actor_middleware",
+    "scheduler_project.web.logins.limit_logins",
     "jobs.admin.shared.requests.refuse_nul",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -92,6 +95,9 @@ X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_AGE = round(PLATFORM.session_hours * 3600)
+# Keys are shown once in a message. A cookie would carry it, readable, to whatever else is served on this host.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PLATFORM.https
 SECURE_SSL_REDIRECT = PLATFORM.https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PLATFORM.https else None
@@ -173,7 +179,7 @@ METRICS_TOKEN = PLATFORM.metrics_token or ""
 # Notices by e-mail; without EMAIL_URL none are taken.
 globals().update(PLATFORM.email())
 
-# What rate limits count in, and what wakes beats. Whatever needs it goes on without it.
+# The Redis of rate limits and wake-ups. Their users go on without it.
 REDIS_URL = PLATFORM.redis()
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".

@@ -3,10 +3,11 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularSwaggerView
 
 from jobs.api import metrics
 from jobs.api.problems import unknown_path
+from jobs.api.schema import DescriptionView
 from jobs.api.views import health
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -16,7 +17,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", health.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),
     path("api/v1/", include("jobs.api.urls")),
-    path("api/schema", SpectacularAPIView.as_view(), name="schema"),
+    path("api/schema", DescriptionView.as_view(), name="schema"),
     path("api/docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     re_path(r"^api(?:/|$)", unknown_path, name="unknown"),
 ]

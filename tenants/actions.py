@@ -1,4 +1,4 @@
-"""What operators do to tenants and their API keys, and how a key is recognised.
+"""The operators' actions on tenants and their API keys, and how a key is recognised.
 
 A key reads ``ck_<prefix>_<secret>``. The prefix (12 characters) finds the row and may be shown; of the secret (256
 random bits, url-safe) only the SHA-256 is kept, so a key is shown once, when it is made. Bad values raise Django's
@@ -18,11 +18,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from tenants.clock import DatabaseNow, database_now
-from tenants.models import EARLIEST, LATEST, RANGES, ApiKey, Tenant
+from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS, ApiKey, Tenant
+from tenants.quotas import NAMES
 from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate_signing_secret
 
-#: What of a tenant may change. Services and receivers know it by its slug.
-CHANGEABLE = ("name", "status", "require_if_match", "all_events", *RANGES)
+#: Columns of a tenant that may change. Services and receivers know it by its slug.
+CHANGEABLE = ("name", "status", "queues", "disabled_types", "require_if_match", "all_events", *NAMES)
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: ``last_used_at`` is written no more often than this, so that reading does not become writing.
@@ -48,7 +49,7 @@ def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
 def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
     """Change a tenant's name, status or quotas; returns it as it is now. May be repeated.
 
-    A quota below what is in use is accepted: nothing in hand is taken back, and nothing more is let in until use has
+    A quota below what is in use is accepted: nothing is taken back, and nothing more is let in until use has
     fallen below it. Holds from the return on, because dispatch reads the row under a lock that this one waits for.
     Raises ``ValidationError`` by field, and then nothing was changed.
     """
@@ -71,15 +72,15 @@ def create_api_key(
     expires_at: datetime | None = None,
     rate_per_second: int | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key and return it with its text, which nobody can learn again.
+    """Create a key and return it with its text, which is shown this once.
 
-    ``scopes`` holds some of ``read``, ``write``, ``worker``. Raises ``ValidationError`` by field.
+    ``scopes`` holds some of ``ApiKey.Scope``. Raises ``ValidationError`` by field.
     """
     wanted = list(dict.fromkeys(scopes))
     if not wanted or not set(wanted) <= set(ApiKey.Scope.values):
         raise ValidationError({"scopes": f"Choose some of {', '.join(ApiKey.Scope.values)}."})
     if expires_at is not None and not EARLIEST <= expires_at <= LATEST:
-        raise ValidationError({"expires_at": "Must lie between 2000-01-01 and 2100-01-01."})
+        raise ValidationError({"expires_at": OUT_OF_BOUNDS})
     prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(12))
     secret = secrets.token_urlsafe(32)
     key = ApiKey(

@@ -1,4 +1,4 @@
-"""Who may do what: tenants with their quotas, their API keys, and the operators of this console.
+"""The console's pages of tenants with their quotas, of API keys, and of operators.
 
 Secrets are shown once, when they are made, and never again: a key by the message after its creation, a tenant's webhook
 secret likewise. Keys are revoked, not deleted; tenants are suspended, not deleted: their history refers to them.
@@ -9,42 +9,36 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
-from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
 from django.db.models import DateTimeField, ForeignKey, IntegerField, Model
 from django.forms import ModelForm
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse
-from unfold.admin import ModelAdmin
 from unfold.dataclasses import ActionDialog
 from unfold.decorators import action
 from unfold.enums import ActionVariant
-from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm, UserCreationForm
+from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from tenants.actions import create_api_key, create_tenant, revoke_api_key, rotate_api_key, update_tenant
+from tenants.console import ConsoleAdmin, back_to
+from tenants.console.operators import GroupAdmin, UserAdmin
 from tenants.forms import MomentField, RowSelect, WholeNumberField
-from tenants.models import RANGES, ApiKey, Secret, Tenant, between
+from tenants.models import ApiKey, Secret, Tenant
+from tenants.quotas import NAMES, QUOTAS, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
 #: Below each page: who changed what is shown.
 TRAIL_LINK = "admin/trail_link.html"
 
-admin.site.unregister(User)
-admin.site.unregister(Group)
+admin.site.unregister((User, Group))
+admin.site.register(User, UserAdmin)
+admin.site.register(Group, GroupAdmin)
 
 
 def instant(value: datetime | None) -> str:
     return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if value else "-"
-
-
-def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
-    """To ``url``, whether the dialog was confirmed within the page or without JavaScript."""
-    if request.headers.get("HX-Request"):
-        return HttpResponse(headers={"HX-Redirect": url})
-    return HttpResponseRedirect(url)
 
 
 class CreatingForm(forms.ModelForm):
@@ -67,11 +61,11 @@ class CreatingForm(forms.ModelForm):
 class TenantForm(CreatingForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, (low, high) in RANGES.items():
-            if field := self.fields.get(name):
+        for quota in QUOTAS:
+            if field := self.fields.get(quota.name):
                 # Django would name the bounds of the column's type, one at a time.
-                field.validators[:] = between(low, high)
-                field.widget.attrs |= {"min": low, "max": high}
+                field.validators[:] = between(quota.low, quota.high)
+                field.widget.attrs |= {"min": quota.low, "max": quota.high}
 
     def create(self) -> Tenant:
         return create_tenant(**self.cleaned_data)
@@ -94,8 +88,8 @@ class ApiKeyForm(CreatingForm):
         return key
 
 
-class AccessAdmin(ModelAdmin):
-    """Rows that actions create and nobody deletes."""
+class AccessAdmin(ConsoleAdmin):
+    """Rows that actions create and that are never deleted."""
 
     show_full_result_count = False
     compressed_fields = True
@@ -128,13 +122,11 @@ class TenantAdmin(AccessAdmin):
         (
             "Limits",
             {
-                "fields": (
-                    ("max_in_flight", "max_jobs"),
-                    ("max_payload_bytes", "max_backfill"),
-                    ("rate_per_second", "rate_burst"),
-                )
+                # In pairs; the weight stands above.
+                "fields": tuple(zip(NAMES[1::2], NAMES[2::2], strict=True))
             },
         ),
+        ("Reach", {"fields": ("queues", "disabled_types")}),
         ("API", {"fields": ("require_if_match", "all_events")}),
     )
 
@@ -308,18 +300,22 @@ class ApiKeyAdmin(AccessAdmin):
 
 @admin.register(Secret)
 class SecretAdmin(AccessAdmin):
-    """Which secrets there are. Tenants write them, over the API; nobody reads them."""
+    """The list of secrets. Tenants write them, over the API; no page or call reads them."""
 
-    list_display = ("name", "tenant", "version", "created", "updated")
+    list_display = ("name", "tenant", "bound_to", "version", "created", "updated")
     list_select_related = ("tenant",)
     search_fields = ("name", "tenant__slug")
-    fieldsets = ((None, {"fields": (("name", "tenant"), ("version", "created", "updated"))}),)
+    fieldsets = ((None, {"fields": (("name", "tenant"), ("bound_to",), ("version", "created", "updated"))}),)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+    @admin.display(description="hosts")
+    def bound_to(self, secret: Secret) -> str:
+        return ", ".join(secret.hosts)
 
     @admin.display(description="created")
     def created(self, secret: Secret) -> str:
@@ -328,18 +324,3 @@ class SecretAdmin(AccessAdmin):
     @admin.display(description="last written")
     def updated(self, secret: Secret) -> str:
         return instant(secret.updated_at)
-
-
-@admin.register(User)
-class UserAdmin(BaseUserAdmin, ModelAdmin):
-    form = UserChangeForm
-    add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
-    change_form_outer_after_template = TRAIL_LINK
-
-
-@admin.register(Group)
-class GroupAdmin(BaseGroupAdmin, ModelAdmin):
-    """Permissions by group."""
-
-    change_form_outer_after_template = TRAIL_LINK

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib.admin.widgets import AutocompleteSelect
 
-from tenants.models import EARLIEST, LATEST
+from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS
 
 _WHOLE = re.compile("[+-]?[0-9]{1,20}", re.ASCII)
 _ID = re.compile("[0-9]{1,18}", re.ASCII)
@@ -41,7 +41,7 @@ class MomentField(forms.SplitDateTimeField):
             raise forms.ValidationError(self.error_messages["invalid_date"], code="invalid_date")
         moment: datetime | None = super().clean(value)
         if moment is not None and not EARLIEST <= moment <= LATEST:
-            raise forms.ValidationError("Must lie between 2000-01-01 and 2100-01-01.", code="invalid")
+            raise forms.ValidationError(OUT_OF_BOUNDS, code="invalid")
         return moment
 
 

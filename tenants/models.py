@@ -3,10 +3,13 @@
 import re
 from datetime import UTC, datetime
 
-from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
+
+from tenants import quotas
 
 SLUG = RegexValidator(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -18,6 +21,18 @@ SECRET_NAME = RegexValidator(
     "Use 1 to 100 letters, digits, underscores, dots and hyphens, a letter or digit first.",
 )
 
+SECRET_HOST = RegexValidator(
+    r"^(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,250}[a-z0-9_])?(:[0-9]{1,5})?|\[[0-9a-f:.]{2,45}\](:[0-9]{1,5})?)\Z",
+    "Use hosts in lower case, such as api.example.com, api.example.com:8443 or *.example.com; * alone is any host.",
+)
+
+QUEUES = RegexValidator(
+    r"^[A-Za-z0-9_*?][A-Za-z0-9_.:*?-]{0,199}\Z",
+    "Use names of queues, or patterns in which * stands for any characters and ? for one.",
+)
+
+TYPE_NAME = RegexValidator(r"^[a-z][a-z0-9_.]{0,62}\Z", "Use names of job types, such as message.")
+
 
 def is_secret_name(text: str) -> bool:
     return re.fullmatch(SECRET_NAME.regex, text) is not None
@@ -25,23 +40,7 @@ def is_secret_name(text: str) -> bool:
 
 #: Between these lies every stored time.
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-
-#: What each quota may be, both ends included. Also as CHECKs, which a stray UPDATE meets.
-RANGES: dict[str, tuple[int, int]] = {
-    "weight": (1, 10_000),
-    "max_in_flight": (1, 1_000_000),
-    "max_jobs": (0, 100_000_000),
-    "max_payload_bytes": (2, 1_048_576),
-    "max_backfill": (1, 10_000_000),
-    "rate_per_second": (1, 1_000_000),
-    "rate_burst": (1, 1_000_000),
-}
-
-
-def between(low: int, high: int) -> list[MinValueValidator | MaxValueValidator]:
-    """Validators that refuse a number outside, naming the range."""
-    message = f"Must be a whole number from {low:,} to {high:,}."
-    return [MinValueValidator(low, message), MaxValueValidator(high, message)]
+OUT_OF_BOUNDS = "Must lie between 2000-01-01 and 2100-01-01."
 
 
 def _storable(name: str) -> Q:
@@ -62,40 +61,29 @@ class Tenant(models.Model):
     slug = models.CharField(max_length=63, unique=True, validators=[SLUG])
     name = models.CharField(max_length=200)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
-    weight = models.PositiveIntegerField(
-        default=100,
-        validators=between(*RANGES["weight"]),
-        help_text="Share of the capacity under contention.",
-    )
-    max_in_flight = models.PositiveIntegerField(
-        default=1000,
-        validators=between(*RANGES["max_in_flight"]),
-        help_text="Triggers queued or running at once.",
-    )
-    max_jobs = models.PositiveIntegerField(
-        default=1_000_000, validators=between(*RANGES["max_jobs"]), help_text="Living jobs."
-    )
-    max_payload_bytes = models.PositiveIntegerField(
-        default=65_536,
-        validators=between(*RANGES["max_payload_bytes"]),
-        help_text="Size of one job's payload as JSON.",
-    )
-    rate_per_second = models.PositiveIntegerField(
-        null=True,
+    weight = models.PositiveIntegerField(**quotas.WEIGHT.column())
+    max_in_flight = models.PositiveIntegerField(**quotas.MAX_IN_FLIGHT.column())
+    max_jobs = models.PositiveIntegerField(**quotas.MAX_JOBS.column())
+    max_payload_bytes = models.PositiveIntegerField(**quotas.MAX_PAYLOAD_BYTES.column())
+    rate_per_second = models.PositiveIntegerField(null=True, blank=True, **quotas.RATE_PER_SECOND.column())
+    max_backfill = models.PositiveIntegerField(**quotas.MAX_BACKFILL.column())
+    rate_burst = models.PositiveIntegerField(null=True, blank=True, **quotas.RATE_BURST.column())
+    queues = ArrayField(
+        models.CharField(max_length=200, validators=[QUEUES]),
+        default=list,
+        db_default=[],
         blank=True,
-        validators=between(*RANGES["rate_per_second"]),
-        help_text="Dispatches a second; empty: no limit.",
+        size=100,
+        help_text="Queues that message and celery_task may write to beside those named tenant.<slug>.…: names, or "
+        "patterns with * and ?, separated by commas.",
     )
-    max_backfill = models.PositiveIntegerField(
-        default=10_000,
-        validators=between(*RANGES["max_backfill"]),
-        help_text="Past firings one backfill may ask for.",
-    )
-    rate_burst = models.PositiveIntegerField(
-        null=True,
+    disabled_types = ArrayField(
+        models.CharField(max_length=63, validators=[TYPE_NAME]),
+        default=list,
+        db_default=[],
         blank=True,
-        validators=between(*RANGES["rate_burst"]),
-        help_text="Dispatches at once; empty: one second's.",
+        size=100,
+        help_text="Job types of the installation that this tenant may not use, separated by commas.",
     )
     require_if_match = models.BooleanField(
         "require If-Match",
@@ -108,7 +96,7 @@ class Tenant(models.Model):
         db_default=False,
         help_text="The event feed also tells of each success and each failed attempt that is retried.",
     )
-    #: Of all its jobs that have none of their own; ``watched`` as on a job.
+    #: For all its jobs that have none of their own; ``watched`` as on a job.
     notify = models.JSONField(null=True, blank=True, editable=False)
     watched = models.BooleanField(default=False, db_default=False, editable=False)
     #: Sealed; two of them, the newest first, while one replaces the other (``tenants.vault.signing``).
@@ -130,9 +118,10 @@ class Tenant(models.Model):
             ),
             *(
                 models.CheckConstraint(
-                    condition=Q(**{f"{name}__gte": low, f"{name}__lte": high}), name=f"tenant_{name}_in_range"
+                    condition=Q(**{f"{quota.name}__gte": quota.low, f"{quota.name}__lte": quota.high}),
+                    name=f"tenant_{quota.name}_in_range",
                 )
-                for name, (low, high) in RANGES.items()
+                for quota in quotas.QUOTAS
             ),
             models.CheckConstraint(
                 condition=_storable("webhook_secret_retires_at"),
@@ -165,7 +154,7 @@ class ApiKey(models.Model):
     rate_per_second = models.PositiveIntegerField(
         null=True,
         blank=True,
-        validators=between(1, 1_000_000),
+        validators=quotas.between(1, 1_000_000),
         help_text="API calls a second; empty: as the settings say.",
     )
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -193,6 +182,14 @@ class Secret(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="secrets", db_index=False)
     name = models.CharField(max_length=100, validators=[SECRET_NAME])
     sealed = models.TextField(editable=False)
+    #: Secrets older than this column: any host.
+    hosts = ArrayField(
+        models.CharField(max_length=270, validators=[SECRET_HOST]),
+        db_default=["*"],
+        size=20,
+        editable=False,
+        help_text="What may be sent it: api.example.com, api.example.com:8443, *.example.com; * is any host.",
+    )
     version = models.PositiveIntegerField(default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -7,6 +7,8 @@ import pytest
 from django.db import connection
 
 from jobs.handlers import registry
+from jobs.store import history
+from tenants import recent_keys
 from tests import factories
 
 
@@ -19,8 +21,17 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
 
 
 @pytest.fixture(autouse=True)
-def no_attempts_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What Django empties after a test that commits are its own tables; that of the attempts is ours."""
+def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test does to a key or a tenant holds for its next call, not a second later."""
+    monkeypatch.setattr(recent_keys, "MAX_AGE_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def attempts_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What Django empties after a test that commits are its own tables; that of the attempts is ours.
+
+    A test whose clock ran ahead may have had partitions dropped, too.
+    """
     marker = request.node.get_closest_marker("django_db")
     if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
         yield
@@ -29,6 +40,8 @@ def no_attempts_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE jobs_attempt")
+    factories.set_clock(timedelta())
+    history.ensure_partitions()
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 Every function takes overrides for any column; what is left out is the plainest thing that satisfies the CHECKs.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,14 +12,15 @@ from uuid import UUID
 from django.db import connection
 
 from jobs.core.states import UNFINISHED, AttemptState, TriggerState
+from jobs.limits import Admission
 from jobs.models import Attempt, Job, Trigger
 from jobs.models.fields import new_id
 from jobs.store import dispatch as dispatch_store
 from jobs.store import execution, leases
-from jobs.store.dispatch import Dispatched, Rates, Window
+from jobs.store.dispatch import Dispatched, Memory, Rates, Window
 from jobs.store.execution import Finish, Grip
-from jobs.store.history import database_now
 from jobs.store.leases import Reign
+from tenants.clock import database_now
 from tenants.models import Tenant
 
 #: A reign without a term: leader election off.
@@ -39,15 +39,6 @@ def set_clock(offset: timedelta) -> None:
     """Move this connection's clock to ``offset`` from the server's."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('carillon.clock_offset', %s, false)", [str(offset.total_seconds())])
-
-
-def wait_until(predicate: Callable[[], Any], timeout: float = 10.0, *, what: str = "") -> Any:
-    """The first true value of ``predicate``, asked every 10 ms; fails after ``timeout`` seconds."""
-    give_up = time.monotonic() + timeout
-    while not (value := predicate()):
-        assert time.monotonic() < give_up, f"not within {timeout} s: {what or predicate}"
-        time.sleep(0.01)
-    return value
 
 
 def make_tenant(**columns: Any) -> Tenant:
@@ -179,14 +170,14 @@ def grip(trigger: Trigger) -> Grip:
 class _Unlimited:
     """No rate limit at all."""
 
-    def room(self, tenant: Any) -> int | None:
-        return None
+    def rooms(self, tenants: Iterable[Any]) -> dict[int, int]:
+        return {}
 
-    def spend(self, tenant: Any, count: int) -> None:
+    def spend(self, counts: Mapping[int, int]) -> None:
         pass
 
-    def admit(self, target: str, wanted: int) -> list[timedelta]:
-        return []
+    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
+        return {target: Admission(count, []) for target, count in wanted.items()}
 
 
 UNLIMITED = _Unlimited()
@@ -199,15 +190,20 @@ def dispatch(
     window: int = 1000,
     limit: int = 100,
     rates: Rates = UNLIMITED,
+    memory: Memory | None = None,
     **caps: int,
 ) -> Dispatched:
-    """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each."""
+    """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each.
+
+    Without a ``memory`` it is a new dispatcher's first.
+    """
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
     dispatch_store.unpark(limit=1000)
     bounds = Window(first=window, lowest=window, highest=window, wait=SECOND)
     dispatch_store.open_queues(named, bounds)
     return dispatch_store.dispatch(
+        memory=memory or Memory(),
         reign=reign,
         caps=named,
         window=bounds,
@@ -219,7 +215,11 @@ def dispatch(
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:
     """Claim with the fences the given instances carry."""
     return execution.claim(
-        grips=[grip(trigger) for trigger in triggers], worker=worker, celery_task_id="celery-1", lease=lease
+        grips=[grip(trigger) for trigger in triggers],
+        job_types=list({trigger.job_type for trigger in triggers}),
+        worker=worker,
+        celery_task_id="celery-1",
+        lease=lease,
     )
 
 

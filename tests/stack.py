@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_project.embedded.stack import EmbeddedStack
+from tests import abreast
 
 #: Set by the run whose servers are its own, for its xdist workers to start others.
 OWN = "TESTS_OWN_SERVERS"
@@ -30,6 +31,7 @@ if "DATABASE_URL" not in os.environ and "REDIS_URL" not in os.environ:
 os.environ["CARILLON_DATA_DIR"] = _directory.name
 os.environ.setdefault("DATABASE_URL", _stack.database_url)
 os.environ.setdefault("REDIS_URL", _stack.redis_url)
+os.environ["CARILLON_NOOP_ENABLED"] = "true"
 os.environ.setdefault("SECRET_KEY", secrets.token_urlsafe(48))
 os.environ.setdefault("ALLOWED_HOSTS", "testserver,localhost,127.0.0.1")
 
@@ -42,8 +44,13 @@ def redis_database(number: int) -> str:
     return re.sub(r"/\d*$|$", f"/{number}", url, count=1)
 
 
+_NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+if abreast.is_computing(_NUMBER, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))):
+    os.nice(abreast.NICENESS)
 if "PYTEST_XDIST_WORKER" in os.environ and OWN not in os.environ:
-    os.environ["REDIS_URL"] = redis_database(8 + int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")))
+    os.environ["REDIS_URL"] = redis_database(8 + _NUMBER)
+#: For a stage, which runs beside the tests.
+STAGE_REDIS_URL = redis_database(7 - _NUMBER)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,11 +16,19 @@ CODE = [
     if "migrations" not in path.parts
 ]
 MOST_LINES = 400
-MOST_MODULES = 8
+MOST_MODULES = 12
 
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def defines_something(path: Path) -> bool:
+    """Whether a module holds code of its own, as an ``__init__`` that only gathers names does not."""
+    return any(
+        isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.parse(path.read_text()).body
+    )
 
 
 class TestLayers:
@@ -44,8 +52,10 @@ class TestSizes:
         lengths = {relative(path): len(path.read_text().splitlines()) for path in CODE}
         assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
-    def test_no_folder_holds_more_than_eight_modules(self) -> None:
-        counts = Counter(relative(path.parent) for path in CODE if path.name != "__init__.py")
+    def test_no_folder_holds_more_than_a_dozen_modules(self) -> None:
+        counts = Counter(
+            relative(path.parent) for path in CODE if path.name != "__init__.py" or defines_something(path)
+        )
         assert {name: count for name, count in counts.items() if count > MOST_MODULES} == {}
 
 

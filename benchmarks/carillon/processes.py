@@ -8,9 +8,8 @@ from typing import Any
 from benchmarks.carillon.ledger import drain
 from benchmarks.carillon.registry import TENANT, add_one_time_jobs
 from benchmarks.stage import WORKER_PROCESSES, Actor, Stage
+from stage.processes import BEAT, CELERY
 
-CELERY = ("-m", "celery", "-A", "scheduler_project")
-BEAT = (*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile=")
 WORKER = (*CELERY, "worker", "-c", str(WORKER_PROCESSES), "--without-gossip", "--without-mingle")
 WARM_UP = 400
 #: One trigger a message, and each claim and finish its own commit.

@@ -1,6 +1,6 @@
 """Where contestants perform: servers of the run's own, and processes that are gone when it ends."""
 
 from benchmarks.stage.actor import MIB, Actor, BenchError
-from benchmarks.stage.servers import PROJECT_DIR, WORKER_PROCESSES, Stage
+from benchmarks.stage.servers import WORKER_PROCESSES, Stage
 
-__all__ = ["MIB", "PROJECT_DIR", "WORKER_PROCESSES", "Actor", "BenchError", "Stage"]
+__all__ = ["MIB", "WORKER_PROCESSES", "Actor", "BenchError", "Stage"]

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from stage.processes import family, tail
 
 STOP_SECONDS = 20.0
 LOG_TAIL_LINES = 20
@@ -31,8 +31,7 @@ class Actor:
         code = self.process.poll()
         if code is None or (code == 0 and self.may_end):
             return None
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
-        return f"{self.name} ended with {code}:\n{tail}"
+        return f"{self.name} ended with {code}:\n{tail(self.log, LOG_TAIL_LINES)}"
 
     def ended(self) -> bool:
         """Whether it came to its end, as it should."""
@@ -40,9 +39,7 @@ class Actor:
 
     def rss_mib(self) -> float:
         """Resident memory of the process and all its children now."""
-        tree = [psutil.Process(self.process.pid)]
-        tree += tree[0].children(recursive=True)
-        return sum(process.memory_info().rss for process in tree) / MIB
+        return sum(process.memory_info().rss for process in family(self.process.pid)) / MIB
 
     def peak_rss_mib(self) -> float:
         """The most the process itself (without children) was ever resident with (Linux' VmHWM)."""

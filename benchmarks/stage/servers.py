@@ -7,8 +7,6 @@ it finds. Processes die with us. One that ends early fails the bench with the en
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +21,10 @@ import redis
 from psycopg import sql
 
 from benchmarks.stage.actor import Actor, BenchError
-from scheduler_project.embedded.server import die_with_parent
 from scheduler_project.embedded.stack import EmbeddedStack
+from stage.processes import run_python, start_python
+from stage.waiting import NotInTime, wait_until
 
-PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 WORKER_PROCESSES = 2
 POLL_SECONDS = 0.02
 PROGRESS_SECONDS = 1.0
@@ -52,6 +50,7 @@ class Stage:
             for name in ("DATABASE_URL", "REDIS_URL", "BROKER_URL"):
                 os.environ.pop(name, None)
             os.environ["CARILLON_DATA_DIR"] = str(home)
+            os.environ["CARILLON_NOOP_ENABLED"] = "true"
             self.say("starting Postgres and Redis")
             servers = started.enter_context(EmbeddedStack(data_dir=home))
             self._log_dir = home / "log"
@@ -84,6 +83,15 @@ class Stage:
         self.db.execute("VACUUM (ANALYZE)")
         self.db.execute("CHECKPOINT")
 
+    @property
+    def redis_socket(self) -> str:
+        """Where Redis listens, for a proxy in front of it."""
+        return str(self.redis.connection_pool.connection_kwargs["path"])
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection of one's own to Carillon's database, with a transaction to leave open; close it."""
+        return psycopg.connect(self._database_url)
+
     def database(self, name: str) -> str:
         """A fresh database for a peer, on the same Postgres with the same durability. Returns its URL."""
         for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "CREATE DATABASE {}"):
@@ -93,14 +101,7 @@ class Stage:
     def run(self, what: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
         """Run ``python argv`` to its end. Returns what it printed; raises ``BenchError`` with that when it fails."""
         self.say(what)
-        done = subprocess.run(
-            [sys.executable, *argv],
-            cwd=PROJECT_DIR,
-            env={**os.environ, **(environment or {})},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        done = run_python(argv, environment={**os.environ, **(environment or {})})
         if done.returncode:
             raise BenchError(f"{what} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -116,17 +117,13 @@ class Stage:
     ) -> Iterator[Actor]:
         """Run ``python argv`` for the length of the block. ``may_end``: it comes to its own end, with 0."""
         log = self._log_dir / f"{name}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, *argv],
-                cwd=PROJECT_DIR,
-                env={**os.environ, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGTERM),
-            )
+        log.unlink(missing_ok=True)
+        process = start_python(
+            argv,
+            environment={**os.environ, **(environment or {})},
+            log=log,
+            with_starter=signal.SIGTERM,
+        )
         actor = Actor(name, process, log, may_end)
         self._actors.append(actor)
         try:
@@ -149,18 +146,21 @@ class Stage:
         ``progress`` is asked once a second how far things are. Raises ``BenchError`` when a process on the stage has
         ended.
         """
-        deadline = time.monotonic() + timeout_seconds
         progress_at = time.monotonic() + PROGRESS_SECONDS
-        self.say(what)
-        while not done():
+
+        def look() -> None:
+            nonlocal progress_at
             for reason in filter(None, (actor.failed() for actor in self._actors)):
                 raise BenchError(f"{what}: {reason}")
-            if time.monotonic() > deadline:
-                return False
             if progress is not None and time.monotonic() > progress_at:
                 progress_at = time.monotonic() + PROGRESS_SECONDS
                 self.say(f"{what}: {progress()}")
-            time.sleep(poll_seconds)
+
+        self.say(what)
+        try:
+            wait_until(done, timeout_seconds, every_seconds=poll_seconds, meanwhile=look)
+        except NotInTime:
+            return False
         return True
 
     def must(

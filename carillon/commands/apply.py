@@ -68,6 +68,8 @@ def _steps(client: Client, files: list[Path], owner: str | None, prune: bool) ->
 
 
 def _print(steps: list[Step], output: Format) -> None:
+    for note in filter(None, (step.note() for step in steps)):
+        say(note)
     if output is not Format.table:
         print_document([step.document() for step in steps], output=output)
         return

@@ -15,7 +15,9 @@ File = Annotated[
 ]
 JobType = Annotated[str | None, typer.Option("--job-type", "-t", help="One of `carillon job-types`.")]
 Cron = Annotated[str | None, typer.Option("--cron", help="A cron expression, such as '0 2 * * *'.")]
-Timezone = Annotated[str | None, typer.Option("--timezone", help="Of --cron: an IANA name; UTC by default.")]
+Timezone = Annotated[
+    str | None, typer.Option("--timezone", help="Time zone of --cron, an IANA name; UTC by default.")
+]
 Every = Annotated[float | None, typer.Option("--every", help="Seconds between two firings.")]
 At = Annotated[str | None, typer.Option("--at", help="Once, at this instant (RFC 3339).")]
 Payload = Annotated[str | None, typer.Option("--payload", help="JSON, or @FILE, or @- for standard input.")]

@@ -18,9 +18,10 @@ from carillon.files.yaml_text import dump
 from carillon.output import progress, say, write
 
 Timezone = Annotated[
-    str | None, typer.Option("--timezone", help="Of the machine it is from: an IANA name; UTC by default.")
+    str | None,
+    typer.Option("--timezone", help="Time zone of the crontab's machine, an IANA name; UTC by default."),
 ]
-Prefix = Annotated[str, typer.Option("--prefix", help="What the jobs' names begin with.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="Prefix of the jobs' names.")]
 Owner = Annotated[
     str | None, typer.Option("--owner", help="Labels the jobs as this owner's, for `apply --prune`.")
 ]
@@ -40,7 +41,7 @@ def import_crontab(
             "--system/--user", help="Whether lines name a user; by default /etc/crontab and cron.d do."
         ),
     ] = None,
-    job_type: Annotated[str, typer.Option(help="What runs the commands.")] = "command",
+    job_type: Annotated[str, typer.Option(help="Job type that runs the commands.")] = "command",
     timezone: Timezone = None,
     prefix: Prefix = "",
     owner: Owner = None,
@@ -113,7 +114,7 @@ def import_celery_beat(
         ),
     ],
     queue: Annotated[
-        str, typer.Option(help="Of tasks that name no queue: Celery's task_default_queue.")
+        str, typer.Option(help="Queue of tasks that name none: Celery's task_default_queue.")
     ] = "celery",
     prefix: Prefix = "",
     owner: Owner = None,

@@ -165,11 +165,17 @@ def backfill(
     start: Annotated[str, typer.Option(help="The first instant that may run (RFC 3339).")],
     end: Annotated[str, typer.Option(help="The last one; not in the future.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the firings.")] = False,
+    beyond_retention: Annotated[
+        bool,
+        typer.Option("--beyond-retention", help="Start before history begins; what ran then runs again."),
+    ] = False,
     output: Output = Format.table,
 ) -> None:
     """Run the firings of a past stretch; the same again changes nothing."""
     client = connect()
     body = {"start": start, "end": end, "dry_run": dry_run}
+    if beyond_retention:  # an older server does not know the field
+        body["beyond_retention"] = True
     print_object(client.post(f"/jobs/{job_id(client, job)}/backfill", body), output=output)
 
 

@@ -27,13 +27,24 @@ def list_secrets(limit: Limit = 50, everything: All = False, output: Output = Fo
 
 
 @app.command("set")
-def set_secret(name: Name, output: Output = Format.table) -> None:
+def set_secret(
+    name: Name,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="May be sent it: api.example.com, *.example.com, * for any; may be repeated."),
+    ] = None,
+    output: Output = Format.table,
+) -> None:
     """Keep a secret under NAME; asks for the value on a terminal, else reads it from standard input.
 
-    One line break at the end of standard input is not part of the value.
+    A new one needs a --host; another value under a name keeps its hosts. One line break at the end of standard input is
+    not part of the value.
     """
     client = connect()
-    print_object(client.send("PUT", _path(name), {"value": _value()}), output=output)
+    body: dict[str, Any] = {"value": _value()}
+    if host:
+        body["hosts"] = host
+    print_object(client.send("PUT", _path(name), body), output=output)
 
 
 @app.command()

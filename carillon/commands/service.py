@@ -81,7 +81,7 @@ def get_job_type(name: TypeName, output: Output = Format.table) -> None:
 def declare(
     name: TypeName,
     file: File = None,
-    description: Annotated[str | None, typer.Option(help="What it does.")] = None,
+    description: Annotated[str | None, typer.Option(help="A sentence that says what the type does.")] = None,
     schema: Annotated[
         Path | None,
         typer.Option(help="YAML or JSON with the JSON Schema of its payload; - is standard input."),

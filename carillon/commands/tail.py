@@ -1,6 +1,5 @@
 """``carillon tail``: what changes, as it does."""
 
-import json
 from itertools import islice
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from carillon.client import connect
 from carillon.feed import follow
 from carillon.files.yaml_text import dump
-from carillon.output import Format, Output, shown, write
+from carillon.output import Format, Output, json_text, shown, write
 from carillon.reference import job_id
 
 _LEFT_OUT = ("job_name",)
@@ -54,7 +53,7 @@ def _is_of(kind: str, wanted: list[str] | None) -> bool:
 
 def _line(event: dict[str, Any], output: Format) -> str:
     if output is Format.json:
-        return json.dumps(event, ensure_ascii=False)
+        return json_text(event)
     if output is Format.yaml:
         return f"---\n{dump(event)}"
     data = event["data"]

@@ -88,7 +88,7 @@ def _doubts(entry: Entry) -> Iterator[str]:
     if not entry.expression.startswith("@"):
         yield from _doubtful_fields(entry.expression)
     if entry.stdin is not None:
-        yield r"What follows the unescaped % is standard input; write \% if a percent sign was meant."
+        yield r"The text after the unescaped % is standard input; write \% if a percent sign was meant."
 
 
 def _doubtful_fields(expression: str) -> Iterator[str]:

@@ -20,12 +20,21 @@ _MARKS: dict[Action, str] = {"create": "+", "replace": "~", "keep": "=", "delete
 _READ_ONLY = {
     "id", "status", "status_reason", "version", "next_fire_at", "clock_change", "created_at", "updated_at",
 }  # fmt: skip
+#: What has a job not fire, whatever its definition says.
+_SILENT = {
+    "cancelled": " and will not fire: delete it, then apply again.",
+    "paused": " and will not fire until it is resumed{reason}",
+    "completed": ": its schedule has no firing left.",
+}
 _OURS = (400, 404, 409, 412, 413, 422)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What becomes of one job; ``version`` is the one it has now, None when there is none."""
+    """What becomes of one job; ``version`` is the one it has now, None when there is none.
+
+    ``status`` and ``status_reason`` are those it will have, since no definition changes them.
+    """
 
     name: str
     action: Action
@@ -33,6 +42,8 @@ class Step:
     version: int | None = None
     changes: list[tuple[str, Any, Any]] = field(default_factory=list)
     body: dict[str, Any] | None = None
+    status: str = "active"
+    status_reason: str = ""
 
     @property
     def condition(self) -> dict[str, str]:
@@ -43,9 +54,17 @@ class Step:
         for path, before, after in self.changes if self.action == "replace" else ():
             yield f"    {shown(path)}: {shown(before) or 'none'} → {shown(after) or 'none'}"
 
+    def note(self) -> str | None:
+        """Why a job that is as its file has it will not fire; None: it will."""
+        if self.action == "delete" or self.status not in _SILENT:
+            return None
+        reason = f": {self.status_reason}" if self.status_reason else "."
+        return f"{shown(self.name)} is {self.status}{_SILENT[self.status].format(reason=shown(reason))}"
+
     def document(self) -> dict[str, Any]:
         changes = [{"field": path, "before": before, "after": after} for path, before, after in self.changes]
-        return {"name": self.name, "action": self.action, "version": self.version, "changes": changes}
+        told = {"name": self.name, "action": self.action, "version": self.version, "changes": changes}
+        return told if self.action == "delete" else {**told, "status": self.status}
 
 
 def plan(client: Client, definitions: Sequence[Definition]) -> tuple[list[Step], list[str]]:
@@ -80,6 +99,8 @@ def _step(client: Client, definition: Definition) -> Step:
         version=step.version,
         changes=changes if action != "keep" else [],
         body=definition.body,
+        status=then["status"],
+        status_reason=then["status_reason"],
     )
 
 

@@ -1,7 +1,8 @@
 """YAML in and out.
 
 Only what YAML 1.2 reads as a number, a truth value or nothing is one: ``no``, ``on``, ``12:30``, ``0755`` and dates
-stay the text they look like. Keys that come twice are refused. What ``dump`` writes is read back the same.
+stay the text they look like. Keys that come twice are refused. What ``dump`` writes is read back the same, and holds
+no character that a terminal obeys.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 
 from carillon.errors import Misuse
+from carillon.unseen import for_people, holds_unseen
 
 Path = tuple[str | int, ...]
 #: Some ten thousand jobs.
@@ -58,9 +60,17 @@ for _tag, _pattern, _first in (
         )
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """In double quotes where it holds what a terminal obeys, so that it can be escaped there."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if holds_unseen(text) else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def dump(document: Any) -> str:
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return text.removesuffix("...\n")
+    return for_people(text.removesuffix("...\n"))
 
 
 def load(text: str, *, source: str) -> Iterator[tuple[Any, yaml.Node]]:

@@ -2,9 +2,12 @@
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
+from chaos.history import TenantMade
 from chaos.load.caller import Caller
+from chaos.load.definitions import ROOMY
 from chaos.stage.cluster import Cluster
 
 
@@ -13,17 +16,33 @@ class Fault(ABC):
 
     number: ClassVar[int]
     strikes: ClassVar[int] = 1
+    #: The strike to begin with, where each is of another kind.
+    first: ClassVar[int] = 0
     #: In the long profile.
     long_strikes: ClassVar[int] = 1
-    hold_seconds: ClassVar[float] = 0.0
+    hold_seconds: float = 0.0
+    #: In the long profile, where it differs.
+    long_hold_seconds: ClassVar[float | None] = None
     gap_seconds: ClassVar[float] = 3.0
     #: Watched after the last heal before the next fault.
     after_seconds: ClassVar[float] = 35.0
+    #: As in ``history.Struck``; ``aim`` may say otherwise of its strike.
+    affects: Sequence[str] | None = None
+    changes_leader: bool = False
+    kills: bool = True
+    clock_seconds: float = 0.0
+    #: Whether workers are to ask a name server that never answers, where the machine lets them.
+    silent_names: ClassVar[bool] = False
 
     @classmethod
-    def cut(cls, *, strikes: int, hold_seconds: float, after_seconds: float) -> "type[Fault]":
+    def cut(cls, *, strikes: int, hold_seconds: float, after_seconds: float, first: int = 0) -> "type[Fault]":
         """The same fault, made as short as a small run needs it."""
-        changes = {"strikes": strikes, "hold_seconds": hold_seconds, "after_seconds": after_seconds}
+        changes = {
+            "strikes": strikes,
+            "hold_seconds": hold_seconds,
+            "after_seconds": after_seconds,
+            "first": first,
+        }
         return type(f"Short{cls.__name__}", (cls,), changes)
 
     def __init__(self, cluster: Cluster, caller: Caller, rng: random.Random) -> None:
@@ -33,6 +52,14 @@ class Fault(ABC):
     def lacks(cls) -> str:
         """What this machine has not, without which it cannot be shown; empty when it can."""
         return ""
+
+    def tenant(self, slug: str, *, max_in_flight: int = ROOMY) -> bool:
+        """Make a tenant of this fault's own, unless an earlier strike has; returns whether it was made now."""
+        if slug in self.caller.keys:
+            return False
+        self.caller.keys[slug] = self.cluster.make_tenant(slug, max_in_flight=max_in_flight)
+        self.cluster.journal.note(TenantMade(slug=slug, max_in_flight=max_in_flight))
+        return True
 
     @abstractmethod
     def aim(self, strike: int) -> str:

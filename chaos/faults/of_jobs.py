@@ -4,6 +4,7 @@ import threading
 
 from chaos.faults.fault import Fault
 from chaos.load.definitions import Plan
+from chaos.stage.names import may_hang
 
 MODES = ("hang", "drip", "flood", "bomb", "redirect", "retry-after")
 
@@ -63,3 +64,42 @@ class Poison(Fault):
 
     def heal(self) -> None:
         """Quarantined by now, or the judge says so."""
+
+
+class BadNames(Fault):
+    """A tenant whose targets' names are asked for and never answered, beside one whose names resolve at once."""
+
+    number, hold_seconds, after_seconds = 24, 40.0, 20.0
+    affects = ("names",)
+    silent_names = True
+    names, attempts = 500, 2
+
+    @classmethod
+    def lacks(cls) -> str:
+        return "" if may_hang() else "the right to give a process another /etc/resolv.conf (root has it)"
+
+    def aim(self, strike: int) -> str:
+        self._strike = strike
+        self.tenant("names")
+        if self.tenant("named"):
+            for n in range(4):
+                schedule = {"type": "interval", "every_seconds": 2}
+                self.caller.make(Plan(tenant="named", name=f"named-{n}", schedule=schedule, host="localhost"))
+        return f"{self.names} webhooks to names that never answer"
+
+    def inject(self) -> None:
+        for n in range(self.names):
+            self.caller.make(
+                Plan(
+                    tenant="names",
+                    name=f"name-{self._strike}-{n}",
+                    schedule={"type": "immediate"},
+                    target="sink",
+                    host=f"n{self._strike}-{n}.hang.test",
+                    max_attempts=self.attempts,
+                    fault="names",
+                )
+            )
+
+    def heal(self) -> None:
+        """Each has its attempts behind it, or is given up in its own time."""

@@ -41,3 +41,34 @@ class Partition(Fault):
         self.cluster.proxies.set(*self.link, Weather())
         if self.resets:
             self.cluster.proxies.cut(*self.link)
+
+
+class SlowServers(Fault):
+    """Every link to Redis, or to Postgres, slower than it should be; or one connection to Postgres in ten dies."""
+
+    number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 22, 5, 5, 20.0, 15.0, 30.0
+    long_hold_seconds = 30.0
+    #: To a server and what its links do. A round trip waits at both ends.
+    modes: tuple[tuple[str, Weather, str], ...] = (
+        ("redis", Weather(delay=0.01), "20 ms"),
+        ("redis", Weather(delay=0.1), "200 ms"),
+        ("redis", Weather(delay=1.0), "2,000 ms"),
+        ("postgres", Weather(delay=0.025), "50 ms"),
+        ("postgres", Weather(dying=0.1), "one in ten dies"),
+    )
+
+    def aim(self, strike: int) -> str:
+        self.server, self.weather, what = self.modes[strike % len(self.modes)]
+        more = what if self.weather.dying else f"{what} more a round trip"
+        return f"every connection to {self.server}: {more}, for {self.hold_seconds:g} s"
+
+    def inject(self) -> None:
+        self._set(self.weather)
+
+    def heal(self) -> None:
+        self._set(Weather())
+
+    def _set(self, weather: Weather) -> None:
+        for process, server in self.cluster.proxies.links:
+            if server == self.server:
+                self.cluster.proxies.set(process, server, weather)

@@ -3,10 +3,9 @@
 import signal
 
 from chaos.faults.fault import Fault
-from chaos.stage.processes import Actor, signalled
-
-#: A worker that was asked to end waits for its handlers, which have 10 s (``definitions``) and 5 more to heed that.
-RESTART_PATIENCE_SECONDS = 30.0
+from chaos.stage.cluster import RESTART_PATIENCE_SECONDS
+from chaos.stage.processes import Actor
+from stage.processes import signalled
 
 
 class Killed(Fault):
@@ -94,9 +93,7 @@ class RollingDeploy(Killed):
     def inject(self) -> None:
         for prefix in ("web", "beat", "worker", "pull"):
             for actor in self.cluster.processes.named(prefix):
-                self.victim, self._lives = actor, actor.lives
-                self.cluster.processes.terminate(actor)
-                super().heal()
+                self.cluster.restart(actor)
                 self.cluster.wait(6)
 
     def heal(self) -> None:

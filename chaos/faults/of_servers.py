@@ -9,8 +9,8 @@ import psycopg
 import redis
 
 from chaos.faults.fault import Fault
-from chaos.stage.processes import signalled
 from scheduler_project.embedded import paths
+from stage.processes import signalled
 
 DEATH_SECONDS = 60.0
 

@@ -7,7 +7,7 @@ asks nothing of the scheduler, so a verdict can be given again from the file alo
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from chaos.history import Record
+from chaos.history import Attacked, Record
 from chaos.judge import executions, firings, timing
 from chaos.judge.case import NEVER, Case
 from chaos.judge.executions import Repeats
@@ -43,7 +43,7 @@ def judge(records: Iterable[Record]) -> Verdict:
         *_servers(case, excused),
     ]
     figures = timing.figures(case, breaches, repeats)
-    breaches += timing.bounds(case, figures)
+    breaches += [*timing.bounds(case, figures), *timing.shared_fate(case), *timing.calls(case)]
     breaches = list(_condemned(case, breaches, excused))
     return Verdict(
         breaches=sorted(breaches, key=lambda breach: (breach.at, breach.kind, breach.job)),
@@ -82,6 +82,24 @@ def _servers(case: Case, excused: Counter[str]) -> Iterator[Breach]:
         if wrong or UNAVAILABLE not in answered.answers:
             detail = f"answered {answered.answers}; {UNAVAILABLE} would be right"
             yield Breach(kind="answer", at=windows[answered.id].struck_at, job="api", detail=detail)
+    for attacked in case.attacked:
+        yield from _attacks(attacked, windows[attacked.id].struck_at, excused)
+
+
+def _attacks(attacked: Attacked, at: float, excused: Counter[str]) -> Iterator[Breach]:
+    """What a hostile tenant was answered, and what it got beyond its limits; the rest is told."""
+    for attack, answers in attacked.answers.items():
+        said = ", ".join(f"{answer} {count:,} times" for answer, count in sorted(answers.items()))
+        if any(answer.isdigit() and answer >= "500" and answer != "503" for answer in answers):
+            yield Breach(kind="answer", at=at, job="api", detail=f"to {attack} it answered {said}")
+        else:
+            excused[f"of the hostile tenant's {attack}: {said}"] += sum(answers.values())
+    for what, (most, allowed) in attacked.limits.items():
+        if most > allowed:
+            detail = f"{most:,.0f} {what}, {allowed:,.0f} allowed"
+            yield Breach(kind="quota", at=at, job="hostile", detail=detail)
+        else:
+            excused[f"{what} of the hostile tenant's, {allowed:,.0f} allowed"] += int(most)
 
 
 def _processes(case: Case) -> Iterator[Breach]:

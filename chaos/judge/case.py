@@ -10,6 +10,7 @@ from uuid import UUID
 
 from chaos.history import (
     Answered,
+    Attacked,
     Audited,
     Began,
     Called,
@@ -20,6 +21,7 @@ from chaos.history import (
     Healed,
     JobMade,
     Ledger,
+    Probed,
     Range,
     Record,
     Replaced,
@@ -32,6 +34,8 @@ from chaos.judge.limits import (
     FINISH_SECONDS,
     LATE_SECONDS,
     OF_FAULT,
+    OTHERS_LEADER_SECONDS,
+    OTHERS_SECONDS,
     RESUME_SECONDS,
     SUDDEN_SECONDS,
     TOLERANCE_SECONDS,
@@ -84,10 +88,28 @@ class Window:
     what: str
     struck_at: float
     healed_at: float
+    affects: frozenset[str] | None = None
+    leader: bool = False
+    kills: bool = True
+    clock_seconds: float = 0.0
 
     @property
     def limits(self) -> Limits:
         return OF_FAULT[self.number]
+
+    def spares(self, tenant: str) -> bool:
+        """Whether it touches nothing of the tenant's, and so excuses nothing."""
+        return self.affects is not None and tenant not in self.affects
+
+    @property
+    def others_seconds(self) -> float:
+        """How late a firing of a tenant that it spares may start."""
+        return OTHERS_LEADER_SECONDS if self.leader else OTHERS_SECONDS
+
+    def may_repeat(self, tenant: str) -> bool:
+        """Whether it may have cut short what the tenant had in flight."""
+        reaches = self.limits.ends_process or not self.spares(tenant)
+        return self.limits.may_repeat and self.kills and reaches
 
     def touches(self, start: float, end: float, *, after: float = 0.0) -> bool:
         """Whether the stretch meets the window, prolonged by ``after`` seconds."""
@@ -127,6 +149,8 @@ class Case:
         self.audits: list[Audited] = of(Audited)
         self.replaced: list[Replaced] = of(Replaced)
         self.answered: list[Answered] = of(Answered)
+        self.attacked: list[Attacked] = of(Attacked)
+        self.probes: list[Probed] = of(Probed)
         self.ranges: list[Range] = of(Range)
         self.ledger: list[Ledger] = of(Ledger)
         self.effects = {(effect.job_id, effect.scheduled_for): effect.count for effect in of(Effect)}
@@ -141,6 +165,7 @@ class Case:
         for delivery in self.deliveries:
             self.firings[delivery.firing].append(delivery)
         self.windows = _windows(of(Struck), of(Healed), until=self.closed_at)
+        self.steps = [window for window in self.windows if window.clock_seconds]
         last = max((entry.reading for entry in self.ledger), default=0)
         self.final = {
             (entry.job_id, entry.scheduled_for): entry for entry in self.ledger if entry.reading == last
@@ -150,17 +175,42 @@ class Case:
         self._due: dict[str, list[datetime]] = {}
         self._strikes: dict[str, list[tuple[float, float]]] = {}
 
+    def reached(self, instant: datetime) -> float:
+        """When the database's clock came to that instant first, in seconds since 1970 by the machine's."""
+        at = instant.timestamp()
+        usual = next((step.healed_at for step in self.steps if step.struck_at <= at < step.healed_at), at)
+        ahead = [
+            max(step.struck_at, at - step.clock_seconds)
+            for step in self.steps
+            if at - step.clock_seconds < step.healed_at
+        ]
+        return min([usual, *ahead])
+
+    def due_at(self, job: JobMade, instant: datetime) -> float:
+        """When that firing fell due: a run by hand no sooner than it was asked for, whatever the clock had been."""
+        asked = [
+            c.requested_at for c in self.calls[job.job_id] if c.verb == "run" and c.scheduled_for == instant
+        ]
+        return max([self.reached(instant), *asked])
+
+    def stepped(self, start: float, end: float) -> bool:
+        """Whether the database's clock was set in that stretch, so that a wait of its own was shorter or longer."""
+        return any(
+            start <= moment <= end for step in self.steps for moment in (step.struck_at, step.healed_at)
+        )
+
     def walk(self, job: JobMade) -> Walk:
         if job.job_id not in self._walks:
+            ahead = max([0.0, *(step.clock_seconds for step in self.steps)])
             self._walks[job.job_id] = walk(
-                job, self.calls[job.job_id], until=self.closed_at, life=partial(self._life, job)
+                job, self.calls[job.job_id], until=self.closed_at + ahead, life=partial(self._life, job)
             )
         return self._walks[job.job_id]
 
     def _life(self, job: JobMade, at: float, until: float) -> float:
         """How long a firing due at ``at`` may take until it is over, as far as can be said at ``until``; seconds."""
         late = [
-            window.limits.late_seconds
+            window.others_seconds if window.spares(job.tenant) else window.limits.late_seconds
             for window in self.windows
             if window.touches(at, until, after=window.limits.late_seconds)
         ]
@@ -180,15 +230,29 @@ class Case:
         return self.closed_at - TOLERANCE_SECONDS - self._work_seconds(job)
 
     def due(self, job: JobMade) -> list[datetime]:
-        """Required instants up to the horizon, ascending."""
+        """Required instants that had come up to the horizon, ascending."""
         if job.job_id not in self._due:
             horizon = self.horizon(job)
-            self._due[job.job_id] = sorted(at for at in self.walk(job).required if at.timestamp() <= horizon)
+            self._due[job.job_id] = sorted(
+                at for at in self.walk(job).required if self.reached(at) <= horizon
+            )
         return self._due[job.job_id]
 
-    def faulty(self, start: float, end: float, *, after: float = RESUME_SECONDS) -> list[Window]:
-        """Windows that meet the stretch, each with its aftermath."""
-        return [window for window in self.windows if window.touches(start, end, after=after)]
+    def faulty(self, tenant: str, start: float, end: float, *, after: float = RESUME_SECONDS) -> list[Window]:
+        """Windows that meet the stretch, each with its aftermath, and touch the tenant."""
+        return [
+            window
+            for window in self.windows
+            if not window.spares(tenant) and window.touches(start, end, after=after)
+        ]
+
+    def affected(self, window: Window, tenant: str) -> bool:
+        """Whether a window, or an earlier one whose aftermath lasts as it strikes, touches the tenant."""
+        return any(
+            not each.spares(tenant) and each.affects is not None
+            for each in self.windows
+            if each.struck_at <= window.struck_at <= each.healed_at + RESUME_SECONDS
+        )
 
     def strikes(self, window: Window) -> list[tuple[float, float]]:
         """The stretches in which it could find something in flight: mostly it is one, from the strike to the heal."""
@@ -211,10 +275,10 @@ class Case:
         return job is not None and job.target == "poison"
 
     def lives(self, job_id: str) -> list[tuple[float, float]]:
-        """Of each firing of a job that reached the receiver, from its nominal instant to its last answer."""
+        """Of each firing of a job that reached the receiver, from its instant (``reached``) to its last answer."""
         if job_id not in self._lives:
             self._lives[job_id] = sorted(
-                (at.timestamp(), max(delivery.ended_at for delivery in deliveries))
+                (self.reached(at), max(delivery.ended_at for delivery in deliveries))
                 for (job, at), deliveries in self.firings.items()
                 if job == job_id
             )
@@ -231,6 +295,11 @@ class Case:
                 runs.append([window])
         ends = [*(run[0].struck_at for run in runs[1:]), self.closed_at]
         return [Episode(run[0].number, tuple(run), next_at) for run, next_at in zip(runs, ends, strict=False)]
+
+    def window_at(self, at: float) -> Window | None:
+        """The strike that came last before that moment; None in the calm before the first."""
+        index = bisect_right(self.windows, at, key=lambda window: window.struck_at)
+        return self.windows[index - 1] if index else None
 
     def episode_at(self, at: float) -> Episode | None:
         """The episode that had begun last at that moment; None in the calm before the first."""
@@ -252,7 +321,17 @@ def _joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Delivery
 def _windows(struck: Sequence[Struck], healed: Sequence[Healed], *, until: float) -> list[Window]:
     ends = {heal.id: heal.at for heal in healed}
     return [
-        Window(strike.id, strike.number, strike.what, strike.at, ends.get(strike.id, until))
+        Window(
+            strike.id,
+            strike.number,
+            strike.what,
+            strike.at,
+            ends.get(strike.id, until),
+            None if strike.affects is None else frozenset(strike.affects),
+            strike.leader,
+            strike.kills,
+            strike.clock_seconds,
+        )
         for strike in sorted(struck, key=lambda strike: strike.at)
     ]
 

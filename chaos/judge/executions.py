@@ -29,9 +29,9 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                 detail = f"at most once, and attempt {delivery.request.attempt} came"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
                 continue
-            if _retry(before, delivery, job.max_attempts + _unseen(case, before, seen)):
+            if _retry(before, delivery, job.max_attempts + _unseen(case, job.tenant, before, seen)):
                 continue
-            cause = _cause(case, before, delivery) or _delay(case, before, delivery)
+            cause = _cause(case, job.tenant, before, delivery) or _delay(case, job.tenant, before, delivery)
             if cause is None:
                 detail = (
                     f"again {delivery.at - before.at:.1f} s after {_how(before)}, and no fault is to blame"
@@ -55,12 +55,12 @@ def _retry(before: Delivery, delivery: Delivery, most: int) -> bool:
     return failed and before.request.attempt < most
 
 
-def _unseen(case: Case, delivery: Delivery, seen: set[int]) -> int:
+def _unseen(case: Case, tenant: str, delivery: Delivery, seen: set[int]) -> int:
     """How many attempts before this one ended with their worker before a request left. Where a batch was in hand, that
     costs its triggers nothing of their budgets (docs/handlers.md). None where no fault may have killed one.
     """
-    due = delivery.request.scheduled_for.timestamp()
-    killed = any(window.limits.may_repeat for window in case.faulty(due, delivery.at))
+    due = case.reached(delivery.request.scheduled_for)
+    killed = any(window.may_repeat(tenant) for window in case.faulty(tenant, due, delivery.at))
     return delivery.request.attempt - len(seen) if killed else 0
 
 
@@ -70,20 +70,20 @@ def _how(before: Delivery) -> str:
     return f"one that was answered {before.status}" if before.sent else "one that was cut short"
 
 
-def _cause(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+def _cause(case: Case, tenant: str, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
     """The fault that found the earlier one in flight, and which of its strikes: the last one before the repetition."""
     in_flight_until = min(before.ended_at, delivery.at) + FINISH_SECONDS
     candidates = [
         (window, strike)
         for window in case.windows
-        if window.limits.may_repeat and window.struck_at <= delivery.at
+        if window.may_repeat(tenant) and window.struck_at <= delivery.at
         for strike, (begin, end) in enumerate(case.strikes(window))
         if begin <= min(delivery.at, in_flight_until) and before.at <= end
     ]
     return candidates[-1] if candidates else None
 
 
-def _delay(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+def _delay(case: Case, tenant: str, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
     """The fault that found the later one in flight, where it has the older fence: its worker had claimed it, was cut
     off before the request left, and sent it once it was back.
     """
@@ -92,7 +92,7 @@ def _delay(case: Case, before: Delivery, delivery: Delivery) -> tuple[Window, in
     candidates = [
         (window, strike)
         for window in case.windows
-        if window.limits.may_repeat and window.limits.may_outlive
+        if window.may_repeat(tenant) and window.limits.may_outlive
         for strike, (begin, end) in enumerate(case.strikes(window))
         if begin <= delivery.at and delivery.claimed_at <= end
     ]
@@ -131,7 +131,7 @@ def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
                 detail = f"fence {request.fence} came twice"
                 yield Breach(kind="fence", at=delivery.at, job=name, detail=detail)
             elif request.fence < highest:
-                if _outlived(case, deliveries[0].at, delivery.at):
+                if _outlived(case, job.tenant if job else "", deliveries[0].at, delivery.at):
                     excused["a fence after a higher one, from a worker that had been cut off"] += 1
                 else:
                     detail = f"fence {request.fence} came after {highest}"
@@ -140,9 +140,9 @@ def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
             highest = max(highest, request.fence)
 
 
-def _outlived(case: Case, start: float, end: float) -> bool:
-    """Whether in that stretch a worker may have gone on with what had been taken from it."""
-    return any(window.limits.may_outlive for window in case.faulty(start, end))
+def _outlived(case: Case, tenant: str, start: float, end: float) -> bool:
+    """Whether in that stretch a worker may have gone on with what of the tenant's had been taken from it."""
+    return any(window.limits.may_outlive for window in case.faulty(tenant, start, end))
 
 
 def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
@@ -184,7 +184,7 @@ def _side_by_side(
         count += (running[trigger_id] > 0) - was
         if step < 0 or count <= most:
             continue
-        if _outlived(case, at, at):
+        if _outlived(case, case.jobs[delivery.request.job_id].tenant, at, at):
             excused[f"{kind} with a worker that had been cut off"] += 1
         else:
             yield Breach(kind=kind, at=at, job=name, detail=f"{count} at once, {most} allowed")

@@ -4,11 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chaos.history import JobMade
-from chaos.judge.case import Case, Delivery, Episode
+from chaos.history import JobMade, Probed
+from chaos.judge.case import NEVER, Case, Delivery, Episode
 from chaos.judge.executions import Repeats, in_flight
 from chaos.judge.limits import (
+    AWAY_SHARE,
     LATE_SECONDS,
+    PROBES,
     RESUME_SECONDS,
 )
 from chaos.judge.verdict import Breach, Figures
@@ -26,6 +28,11 @@ class Lag:
     def seconds(self) -> float:
         return self.started_at - self.due_at
 
+    @property
+    def late_from(self) -> float:
+        """When it was late, or started: a firing that was not late yet as a fault struck is late by that fault."""
+        return self.due_at + min(self.seconds, LATE_SECONDS)
+
 
 def lags(case: Case) -> list[Lag]:
     """Of every required firing that started, where nothing but the engine makes it wait; by due time.
@@ -39,7 +46,7 @@ def lags(case: Case) -> list[Lag]:
                 if case.began and at.timestamp() < case.began.at:
                     continue  # the processes were warming up
                 if deliveries := case.firings.get((job.job_id, at)):
-                    found.append(Lag(job, at.timestamp(), deliveries[0].at))
+                    found.append(Lag(job, case.due_at(job, at), deliveries[0].at))
     return sorted(found, key=lambda lag: lag.due_at)
 
 
@@ -54,8 +61,7 @@ def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figure
     groups: dict[float, list[Lag]] = defaultdict(list)
     all_lags = lags(case)
     for lag in all_lags:
-        # What was not late yet when a fault struck, and had to wait for its end, is late by that fault.
-        groups[_begin(case, lag.due_at + min(lag.seconds, LATE_SECONDS))].append(lag)
+        groups[_begin(case, lag.late_from)].append(lag)
     counts: dict[float, Counter[str]] = defaultdict(Counter)
     for breach in breaches:
         counts[_begin(case, breach.at)][breach.kind] += 1
@@ -99,7 +105,40 @@ def _figures(
         p99_seconds=percentile(seconds, 0.99),
         resumed_seconds=_resumed(all_lags, episode) if episode else 0.0,
         reclaimed_seconds=max((_reclaimed(case, window.id, repeats) for window in windows), default=0.0),
+        api_p99_seconds=percentile(
+            [_answered(probe) for probe in case.probes if case.episode_at(probe.at) is episode], 0.99
+        ),
     )
+
+
+def _answered(probe: Probed) -> float:
+    """Seconds until the call was answered; what failed counts as one that nobody would wait for."""
+    return probe.seconds if probe.status == 200 else NEVER
+
+
+def calls(case: Case) -> Iterator[Breach]:
+    """Another tenant's calls that took too long while a fault lasted that promises how soon they are answered."""
+    for window in case.windows:
+        if (most := window.limits.api_seconds) is None:
+            continue
+        within = [probe for probe in case.probes if window.struck_at <= probe.at <= window.healed_at]
+        for path in sorted({probe.path for probe in within}) or ["/"]:
+            seconds = [_answered(probe) for probe in within if probe.path == path]
+            p99 = percentile(seconds, 0.99)
+            if len(seconds) < PROBES or p99 > most:
+                before = [_answered(p) for p in case.probes if p.path == path and p.at < window.struck_at]
+                detail = (
+                    f"99 % of {len(seconds)} calls of GET {path} within {p99 * 1000:.0f} ms, {most * 1000:.0f} ms "
+                    f"allowed of {PROBES} at least; {seconds.count(NEVER)} failed; "
+                    f"{percentile(before, 0.99) * 1000:.0f} ms before"
+                )
+                away = seconds.count(NEVER) > AWAY_SHARE * len(seconds)
+                yield Breach(
+                    kind="no api" if away else "slow api",
+                    at=window.struck_at,
+                    job=f"GET {path}",
+                    detail=detail,
+                )
 
 
 def _resumed(all_lags: list[Lag], episode: Episode) -> float:
@@ -148,3 +187,30 @@ def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
         if each.repeated > each.in_flight:
             detail = f"{each.repeated} executed again, {each.in_flight} were in flight"
             yield Breach(kind="executed twice", at=each.struck_at, job="all", detail=detail)
+
+
+def shared_fate(case: Case) -> Iterator[Breach]:
+    """Firings of tenants that a fault does not touch, and that were late by it all the same (DESIGN §2.12).
+
+    Of faults that name whom they touch. A firing counts under the strike that came last before it was late.
+    """
+    groups: dict[str, list[Lag]] = defaultdict(list)
+    for lag in lags(case):
+        window = case.window_at(lag.late_from)
+        if window and window.affects is not None and not case.affected(window, lag.job.tenant):
+            groups[window.id].append(lag)
+    for window in case.windows:
+        critical = [lag.seconds for lag in groups[window.id] if lag.job.priority == "critical"]
+        most = window.limits.critical_seconds
+        if most is not None and (p99 := percentile(critical, 0.99)) > most:
+            detail = f"99 % of {len(critical)} critical firings within {p99:.2f} s, {most:g} s allowed ({window.what})"
+            yield Breach(kind="late", at=window.struck_at, job="critical", detail=detail)
+        late = [lag for lag in groups[window.id] if lag.seconds > window.others_seconds]
+        share = percentile([lag.seconds for lag in groups[window.id]], window.limits.others_share)
+        if share > window.others_seconds:
+            worst = max(late, key=lambda lag: lag.seconds)
+            detail = (
+                f"{len(late)} of {len(groups[window.id])} firings of tenants that it does not touch were late, "
+                f"this one by {worst.seconds:.1f} s, {window.others_seconds:g} s allowed ({window.what})"
+            )
+            yield Breach(kind="shared fate", at=window.struck_at, job=worst.job.name, detail=detail)

@@ -26,6 +26,7 @@ class Figures:
 
     ``late``: started more than ``limits.LATE_SECONDS`` after their instant. ``repeated``: executed more than once, of
     ``in_flight`` that were under way while the fault lasted. ``resumed_seconds``: from the heal until nothing was late.
+    ``api_p99_seconds``: of another tenant's calls, where they were timed; 0 where not.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Figures:
     p99_seconds: float
     resumed_seconds: float
     reclaimed_seconds: float
+    api_p99_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

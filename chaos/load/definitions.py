@@ -33,10 +33,18 @@ class Plan:
     job_type: str = "webhook"
     query: dict[str, str] = field(default_factory=dict)
     body: str = ""
+    timeout_seconds: float = TIMEOUT_SECONDS
+    method: str = ""
+    #: In place of the receiver's address.
+    host: str = ""
+    #: The schedule by which the judge expects it, where that is not the one it is made with.
+    expected: dict[str, Any] = field(default_factory=dict)
 
     def definition(self, *, receiver_url: str) -> dict[str, Any]:
         """The body of ``POST /jobs``."""
         asked = {"target": self.target, "seconds": self.seconds, "failures": self.failures, **self.query}
+        if self.host:
+            receiver_url = f"http://{self.host}:{receiver_url.rpartition(':')[2]}"
         retry = {
             "max_attempts": self.max_attempts,
             "backoff": "fixed",
@@ -48,9 +56,10 @@ class Plan:
             "job_type": self.job_type,
             "schedule": self.schedule,
             "payload": {"url": f"{receiver_url}/{self.name}?{urlencode(asked)}"}
-            | ({"body": {"text": self.body}} if self.body else {}),
+            | ({"body": {"text": self.body}} if self.body else {})
+            | ({"method": self.method} if self.method else {}),
             "priority": self.priority,
-            "timeout_seconds": TIMEOUT_SECONDS,
+            "timeout_seconds": self.timeout_seconds,
             "retry_policy": retry,
             "overlap_policy": self.overlap_policy,
             "max_concurrent": self.most,
@@ -69,7 +78,7 @@ class Plan:
             job_id=answer["id"],
             tenant=self.tenant,
             name=self.name,
-            schedule=self.schedule,
+            schedule=self.expected or self.schedule,
             created_at=datetime.fromisoformat(answer["created_at"]),
             target=self.target,
             seconds=self.seconds,
@@ -92,6 +101,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"target": "flaky", "failures": 1},
     {"target": "failing", "max_attempts": 2},
     {"target": "refusing"},
+    {"target": "dropping", "failures": 1, "method": "PUT"},
     {"delivery": "at_most_once"},
     {"delivery": "exactly_once", "job_type": "chaos.once", "target": "once"},
     {"overlap_policy": "skip", "misfire_policy": "fire_once"},

@@ -9,7 +9,7 @@ from chaos.judge import Figures, Verdict
 BREACHES_SHOWN = 30
 COLUMNS = (
     "firings", "lost", "doubled", "executed again", "in flight", "late", "latest s", "p50 ms", "p99 ms", "resumed s",
-    "reclaimed s",
+    "reclaimed s", "api p99 ms",
 )  # fmt: skip
 
 
@@ -39,4 +39,5 @@ def _cells(each: Figures) -> list[str]:
         f"{each.p99_seconds * 1000:.0f}",
         f"{each.resumed_seconds:.1f}" if each.number else "",
         f"{each.reclaimed_seconds:.1f}" if each.number else "",
+        f"{each.api_p99_seconds * 1000:.0f}" if each.api_p99_seconds else "",
     ]

@@ -61,6 +61,41 @@ def linger_before_advancing() -> None:
     names["advance"] = late
 
 
+def send_again() -> None:
+    """Let the HTTP library do as it would."""
+    from jobs.handlers import egress
+
+    names = vars(egress)
+    open_egress = names["open_egress"]
+
+    def lenient(*arguments: Any, **keywords: Any) -> Any:
+        opened = open_egress(*arguments, **keywords)
+        opened.session._retry_connection = True
+        return opened
+
+    names["open_egress"] = lenient
+
+
+def keep_leftovers() -> None:
+    """Look at no transaction after a handler."""
+    vars(db)["end_leftovers"] = lambda: False
+
+
+def guard_nothing() -> None:
+    """Leave each process to its own keeper."""
+    from jobs.engine.worker.keeping.guard import Guard
+
+    for start in ("start", "start_beside"):
+        setattr(Guard, start, lambda _: None)
+
+
+def keep_instants() -> None:
+    """Take every release of the time zone database for the one on record."""
+    from jobs.engine.firing.zones import ZoneRules
+
+    ZoneRules.settled = lambda *_: True  # type: ignore[method-assign]
+
+
 def act(name: str) -> None:
     """Carry the sabotage out in this process."""
     sabotage = SABOTAGES[name]

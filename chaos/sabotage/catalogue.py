@@ -24,7 +24,7 @@ class Sabotage:
     """One promise broken. ``caught_as``: the kinds of breach of which the judge must find one at least; empty: none.
 
     ``code`` names a function of ``act``, ``schema`` is executed before the load is made. Without ``fault`` it must show
-    in calm; with one, after ``strikes`` of it that last ``hold_seconds``.
+    in calm; with one, after ``strikes`` of it, from ``first`` on, that last ``hold_seconds``.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Sabotage:
     environment: Mapping[str, str] = field(default_factory=dict)
     fault: int = 0
     strikes: int = 1
+    first: int = 0
     hold_seconds: float = 0.0
 
 
@@ -106,23 +107,77 @@ _ALL = (
         caught_as=frozenset({"early"}),
         edits=(
             Edit(
-                "dispatch.due_lanes", "LIMIT 1) <= carillon_now()", "LIMIT 1) <= carillon_now() + '1 second'"
+                "dispatch.news", "SELECT carillon_now() AS now", "SELECT carillon_now() + '1 second' AS now"
             ),
             Edit(
-                "dispatch.pick",
+                "dispatch.candidates",
                 "AND t.due_at <= carillon_now()",
                 "AND t.due_at <= carillon_now() + '1 second'",
             ),
         ),
     ),
     Sabotage(
+        name="resend",
+        breaks="a request is sent again where its connection broke, within one attempt (4: duplicates are bounded)",
+        caught_as=frozenset({"fence"}),
+        code="send_again",
+    ),
+    Sabotage(
+        name="leftovers",
+        breaks="what a handler left open stays open (12: nobody stops the rest)",
+        caught_as=frozenset({"shared fate", "executed twice", "lost", "unfinished"}),
+        code="keep_leftovers",
+        environment=HURRIED,
+        fault=23,
+        first=1,
+        hold_seconds=20.0,
+    ),
+    Sabotage(
+        name="unguarded",
+        breaks="nobody keeps the leases of a process whose interpreter is held (4: duplicates are bounded)",
+        caught_as=frozenset({"executed twice"}),
+        code="guard_nothing",
+        environment=HURRIED,
+        fault=23,
+        hold_seconds=15.0,
+    ),
+    Sabotage(
+        name="locks",
+        breaks="dispatch waits for a lock on a tenant or its queue (12: nobody stops the rest)",
+        caught_as=frozenset({"shared fate"}),
+        edits=(
+            Edit("dispatch.lock_tenants", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
+            Edit("queues.lock", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"),
+        ),
+        fault=20,
+        first=3,
+        strikes=2,
+        hold_seconds=12.0,
+    ),
+    Sabotage(
+        name="half-sent",
+        breaks="the web server gives a thread to whoever begins a request (12: nobody stops the rest)",
+        caught_as=frozenset({"no api"}),
+        environment={"GUNICORN_CMD_ARGS": "--worker-class gthread"},
+        fault=29,
+        hold_seconds=25.0,
+    ),
+    Sabotage(
+        name="zones",
+        breaks="next instants stay as they are when the rules of their time zones change (1: no firing is lost)",
+        caught_as=frozenset({"lost", "unrecorded", "phantom"}),
+        code="keep_instants",
+        fault=27,
+        first=2,
+    ),
+    Sabotage(
         name="overlap",
         breaks="dispatch does not look at the job's other firings (overlap policies)",
         caught_as=frozenset({"overlap"}),
         edits=(
-            Edit("dispatch.pick", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
+            Edit("dispatch.standings", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
             Edit(
-                "dispatch.pick",
+                "dispatch.standings",
                 "count(*) FILTER (WHERE other.",
                 "0 * count(*) FILTER (WHERE other.",
             ),

@@ -41,7 +41,10 @@ def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[s
 
 def _fault(sabotage: Sabotage) -> type[Fault]:
     return FAULTS[sabotage.fault].cut(
-        strikes=sabotage.strikes, hold_seconds=sabotage.hold_seconds, after_seconds=AFTER_SECONDS
+        strikes=sabotage.strikes,
+        first=sabotage.first,
+        hold_seconds=sabotage.hold_seconds,
+        after_seconds=AFTER_SECONDS,
     )
 
 
@@ -53,10 +56,11 @@ def caught(sabotage: Sabotage, verdict: Verdict) -> bool:
 
 def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
     """The part of a history that convicts: one job with the breach in question, and whatever is of no job."""
-    names = {breach.job for breach in judge(records).breaches if breach.kind in sabotage.caught_as}
+    found = {breach.job for breach in judge(records).breaches if breach.kind in sabotage.caught_as}
     starts = Counter(record.job_id for record in records if isinstance(record, Started))
     case = Case(records)
-    guilty = [job for job in case.jobs.values() if case.due(job) and job.name in (names or {job.name})]
+    due = [job for job in case.jobs.values() if case.due(job)]
+    guilty = [job for job in due if job.name in found] or due  # some breaches are of no job
     # One that fires seldom makes the shortest story.
     kept = min(guilty, key=lambda job: starts[job.job_id])
     deliveries = {

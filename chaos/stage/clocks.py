@@ -12,6 +12,18 @@ SOURCE = Path(__file__).resolve().parent / "clock.c"
 COMPILER = shutil.which("cc")
 
 
+def compile_library(library: Path) -> None:
+    """Raises ``CalledProcessError`` when it cannot be compiled."""
+    command = [str(COMPILER), "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def set_clock(file: Path, seconds: int) -> None:
+    """Put the clock that looks at ``file`` so many seconds ahead (or behind), at once."""
+    with open(file, "r+b" if file.exists() else "wb") as opened:
+        opened.write(struct.pack("l", seconds))
+
+
 class Clocks:
     """One file a process in ``home``; ``environment`` makes a process look at its own."""
 
@@ -19,8 +31,7 @@ class Clocks:
         self._home = home
         self._library = home / "clock.so"
         if COMPILER:
-            command = [COMPILER, "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"]
-            subprocess.run(command, check=True, capture_output=True)
+            compile_library(self._library)
 
     def environment(self, name: str) -> dict[str, str]:
         if not COMPILER:
@@ -30,8 +41,7 @@ class Clocks:
 
     def set(self, name: str, seconds: int) -> None:
         """Put a process's clock so many seconds ahead (or behind), at once."""
-        with open(self._file(name), "r+b" if self._file(name).exists() else "wb") as file:
-            file.write(struct.pack("l", seconds))
+        set_clock(self._file(name), seconds)
 
     def _file(self, name: str) -> Path:
         return self._home / f"{name}.clock"

@@ -1,4 +1,4 @@
-"""A whole Carillon for one run: durable Postgres and Redis, web, two beats, three workers, a receiver.
+"""A whole Carillon for one run: durable Postgres and Redis, web, two beats, four workers, a receiver.
 
 Each process reaches Postgres and Redis through a proxy of its own (``chaos.stage.proxy``). Whoever asks for ``wait``
 also tends the processes. The director's own look at the database goes by the socket, past every proxy.
@@ -7,9 +7,7 @@ also tends the processes. The director's own look at the database goes by the so
 import json
 import os
 import random
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -24,15 +22,21 @@ from chaos.history import Journal
 from chaos.stage.clocks import Clocks
 from chaos.stage.database import Database
 from chaos.stage.disk import Disk
-from chaos.stage.processes import PROJECT_DIR, Actor, Processes
+from chaos.stage.names import SilentServer
+from chaos.stage.processes import Actor, Processes
 from chaos.stage.proxy import Proxies, Weather
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.stack import EmbeddedStack
+from stage.processes import BEAT, CELERY, free_port, run_python, tail
+from stage.waiting import NotInTime, wait_until
 
-CELERY = ("-m", "celery", "-A", "scheduler_project")
-BEATS, WORKERS, CONCURRENCY, PULL_WORKERS = 2, 3, 2, 2
+#: As README and compose have it: no process runs both webhooks and plain handlers, which can hold its interpreter.
+SERVED = (("-Q", "jobs.webhook"), ("-X", "jobs.webhook")) * 2
+BEATS, WORKERS, CONCURRENCY, PULL_WORKERS = 2, len(SERVED), 2, 2
 TURN_SECONDS = 0.05
+#: A worker that was asked to end waits for its handlers, which have 10 s (``definitions``) and 5 more to heed that.
+RESTART_PATIENCE_SECONDS = 30.0
 
 
 class StageError(RuntimeError):
@@ -50,12 +54,15 @@ class Cluster:
         say: Callable[[str], None],
         environment: Mapping[str, str] | None = None,
         small_disk: bool = False,
+        silent_names: bool = False,
     ) -> None:
         self.journal, self.rng, self.say = journal, rng, say
-        self._small_disk = small_disk
+        self._small_disk, self._silent_names = small_disk, silent_names
         self._settings = dict(environment or {})
         self.processes = Processes(note=journal.note)
         self.proxies = Proxies(rng=rng)
+        #: Where Python is to look first, as long as it is somewhere else than it used to be.
+        self.python_path = ""
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -72,6 +79,8 @@ class Cluster:
             self.say("migrating")
             self.manage("migrate", "--no-input", "--skip-checks")
             started.callback(self.processes.stop)
+            if self._silent_names:
+                self._names = started.enter_context(SilentServer(self.home / "resolv.conf"))
             self._start_all()
             self._exits = started.pop_all()
         return self
@@ -96,14 +105,15 @@ class Cluster:
         port_file = self.home / "receiver.port"
         receiver = ("-m", "chaos.stage.receiver", str(port_file), str(self.receiver_log))
         self.processes.start(Actor("receiver", receiver, os.environ.copy(), self.logs / "receiver.log"))
-        self.web_port = _free_port()
+        self.web_port = free_port()
         web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", f"127.0.0.1:{self.web_port}")
-        self._start("web", (*web, "--worker-class", "gthread", "--threads", "8", "--no-control-socket"))
+        self._start("web", web)
         for n in range(1, BEATS + 1):
-            self._start(f"beat{n}", (*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile="))
-        for n in range(1, WORKERS + 1):
+            self._start(f"beat{n}", BEAT)
+        for n, served in enumerate(SERVED, start=1):
             quiet = ("-c", str(CONCURRENCY), "--without-gossip", "--without-mingle", "-n", f"worker{n}@chaos")
-            self._start(f"worker{n}", (*CELERY, "worker", *quiet))
+            worker = (*CELERY, "worker", *served, *quiet)
+            self._start(f"worker{n}", self._names.argv(*worker) if self._silent_names else worker)
         self.must("web, beats and workers to answer", self._ready, seconds=60)
         self.receiver_url = f"http://127.0.0.1:{port_file.read_text()}"
 
@@ -163,20 +173,34 @@ class Cluster:
 
     def manage(self, *arguments: str, may_fail: bool = False) -> str:
         """What a management command printed; it goes by the sockets. Raises ``StageError`` when it fails."""
-        environment = {
-            **os.environ,
-            "DATABASE_URL": self.database.url,
-            "REDIS_URL": paths.embedded_redis_url(self.home),
-            **self._platform(),
-        }
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=PROJECT_DIR, env=environment, check=False, capture_output=True, text=True,
-        )  # fmt: skip
+        done = self.beside("manage.py", *arguments)
         # One that found something wrong says what; one that failed says nothing here.
         if done.returncode and not (may_fail and done.stdout):
             raise StageError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def backlog(self, kind: str, **how_many: object) -> dict[str, str]:
+        """Make firings by the ten thousand (``chaos.load.backlog``); returns the ids of their jobs by tenant's id."""
+        options = [part for name, value in how_many.items() for part in (f"--{name}", str(value))]
+        done = self.beside("-m", "chaos.load.backlog", kind, *options)
+        if done.returncode:
+            raise StageError(f"no backlog {kind}:\n{done.stdout}{done.stderr}")
+        made: dict[str, str] = json.loads(done.stdout)
+        return made
+
+    def beside(
+        self, *argv: str, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Python run to its end: with Carillon's settings, by the sockets, past every proxy, or with those given."""
+        ours = {
+            **os.environ,
+            "DATABASE_URL": self.database.url,
+            "REDIS_URL": paths.embedded_redis_url(self.home),
+            "DJANGO_SETTINGS_MODULE": "scheduler_project.settings",
+            **({"PYTHONPATH": self.python_path} if self.python_path else {}),
+            **self._platform(),
+        }
+        return run_python(argv, environment=environment or ours)
 
     def follow(self, *, synchronous: bool) -> None:
         """Give Postgres a standby that follows it over a link of its own: ``standby`` to ``upstream``."""
@@ -194,13 +218,18 @@ class Cluster:
         made: str = json.loads(self.manage("create_tenant", slug, *key, *cap))["api_key"]
         return made
 
+    @staticmethod
+    def plain_environment() -> dict[str, str]:
+        """Of a process that knows none of the servers."""
+        return {name: value for name, value in os.environ.items() if not name.endswith("_URL")}
+
     def start_pull_workers(self, key: str) -> None:
         """Reference workers that ask with ``key``, each over a link of its own to the web process."""
         for n in range(1, PULL_WORKERS + 1):
             name = f"pull{n}"
             port = self.proxies.add(name, "web", self.web_port)
             environment = {
-                **{name: value for name, value in os.environ.items() if not name.endswith("_URL")},
+                **self.plain_environment(),
                 **self.clocks.environment(name),
                 "PYTHONUNBUFFERED": "1",
                 "CARILLON_URL": f"http://127.0.0.1:{port}",
@@ -216,24 +245,23 @@ class Cluster:
             self.processes.tend()
             time.sleep(TURN_SECONDS)
 
+    def restart(self, actor: Actor) -> None:
+        """SIGTERM to one process, and wait until the supervisor has started it again. Raises ``StageError``."""
+        lives = actor.lives
+        self.processes.terminate(actor)
+        what = f"{actor.name} to be started again"
+        self.must(what, lambda: actor.lives > lives, seconds=RESTART_PATIENCE_SECONDS)
+
     def must(self, what: str, condition: Callable[[], Any], *, seconds: float) -> Any:
         """Wait until ``condition`` is true and return its value; raises ``StageError`` after ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while not (value := condition()):
-            if time.monotonic() > deadline:
-                raise StageError(f"waited {seconds:g} s for {what}. The logs:\n{self.tails()}")
-            self.wait(TURN_SECONDS * 4)
-        return value
+        every, tend = TURN_SECONDS * 4, self.processes.tend
+        try:
+            return wait_until(condition, seconds, what=what, every_seconds=every, meanwhile=tend)
+        except NotInTime as error:
+            raise StageError(f"{error}. The logs:\n{self.tails()}") from None
 
     def tails(self) -> str:
         """The last lines of every log."""
-        lines = (
-            (log.name, log.read_text(errors="replace").splitlines()[-5:]) for log in self.logs.glob("*.log")
+        return "\n".join(
+            f"{log.name}: {line}" for log in self.logs.glob("*.log") for line in tail(log, 5).splitlines()
         )
-        return "\n".join(f"{name}: {line}" for name, tail in lines for line in tail)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -4,18 +4,45 @@ As root Postgres runs under an account that reaches no directory but its own, so
 proxy as every other process does. That link can be held up, too.
 """
 
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
 
+from chaos.stage.clocks import COMPILER, compile_library, set_clock
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.account import postgres_programs
 from scheduler_project.embedded.postgres import EmbeddedPostgres
 
 COPY_SECONDS = 120
 PROMOTION_SECONDS = 60
+LIBRARY, CLOCK = "clock.so", "clock"
+
+
+class ClockedPostgres(EmbeddedPostgres):
+    """Postgres where the clock can be set: library and file lie with its data, where its account reaches them."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        if COMPILER:
+            compile_library(self.directory / LIBRARY)
+            self.set_clock(0)
+
+    def command(self) -> tuple[list[str], Mapping[str, Any]]:
+        argv, arguments = super().command()
+        # It starts in its directory; each of its processes has the file from the first.
+        preloaded = {"LD_PRELOAD": f"./{LIBRARY}", "CHAOS_CLOCK": CLOCK} if COMPILER else {}
+        return argv, {**arguments, "env": {**os.environ, **preloaded}}
+
+    def set_clock(self, seconds: int) -> None:
+        """Step by so many seconds from the machine's clock, at once."""
+        file = self.directory / CLOCK
+        set_clock(file, seconds)
+        file.chmod(0o644)
 
 
 class Database:
@@ -26,7 +53,7 @@ class Database:
         self._generation = 0
         self._links: list[Path] = []
         self.server = self._new()
-        self.standby: EmbeddedPostgres | None = None
+        self.standby: ClockedPostgres | None = None
 
     @property
     def url(self) -> str:
@@ -92,12 +119,12 @@ class Database:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("SELECT pg_promote(true, %s)", [PROMOTION_SECONDS])
 
-    def _new(self) -> EmbeddedPostgres:
+    def _new(self) -> ClockedPostgres:
         self._generation += 1
         data_dir = paths.ensure_data_dir(self._home / f"{self._generation}")
         if link := paths.reach_sockets(data_dir):
             self._links.append(link)
-        server = EmbeddedPostgres(data_dir=data_dir)
+        server = ClockedPostgres(data_dir=data_dir)
         server.log = self._log.with_name(f"postgres{self._generation}.log")
         return server
 

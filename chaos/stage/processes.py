@@ -6,19 +6,16 @@ goes on, and goes into the history as a death, which the judge counts against th
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from chaos.history import Died
-from scheduler_project.embedded.server import die_with_parent
+from stage.processes import family, signalled, start_python, tail
 
-PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 20.0
 LINES = 40
@@ -40,31 +37,15 @@ class Actor:
     def start(self) -> None:
         self.lives += 1
         self.restart_at, self.expected = None, False
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *self.argv],
-                cwd=PROJECT_DIR,
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGKILL),
-            )
+        self.process = start_python(self.argv, environment=self.environment, log=self.log)
 
     def last_words(self) -> str:
         """The end of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LINES:])
+        return tail(self.log, LINES)
 
     def family(self) -> list[psutil.Process]:
         """The process and all its descendants, itself first."""
-        if self.process is None or self.process.poll() is not None:
-            return []
-        try:
-            parent = psutil.Process(self.process.pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return family(self.process.pid) if self.process and self.process.poll() is None else []
 
 
 class Processes:
@@ -80,6 +61,10 @@ class Processes:
 
     def named(self, prefix: str) -> list[Actor]:
         return [actor for name, actor in self.actors.items() if name.startswith(prefix)]
+
+    def started(self) -> list[Actor]:
+        """Those of the stage's Carillon."""
+        return [actor for prefix in ("web", "beat", "worker", "pull") for actor in self.named(prefix)]
 
     def by_pid(self, pid: int) -> Actor | None:
         """The actor whose process, or a child of it, has this pid."""
@@ -129,10 +114,3 @@ class Processes:
             if actor.process:
                 actor.process.wait()
         self.actors.clear()
-
-
-def signalled(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to those that are still there."""
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(number)

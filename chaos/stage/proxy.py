@@ -15,17 +15,22 @@ from dataclasses import dataclass
 from typing import Any
 
 CHUNK = 65_536
+DYING_SECONDS = 3.0
 
 
 @dataclass
 class Weather:
-    """What a link does to its traffic. Seconds; ``up`` is from the process to the server."""
+    """What a link does to its traffic. Seconds; ``up`` is from the process to the server.
+
+    ``dying``: this share of its connections, present and future, is reset within ``DYING_SECONDS``.
+    """
 
     delay: float = 0.0
     jitter: float = 0.0
     hole_up: bool = False
     hole_down: bool = False
     refuse: bool = False
+    dying: float = 0.0
 
 
 class Proxy:
@@ -39,6 +44,8 @@ class Proxy:
         self._rng = rng
         self._changed = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._dooms: set[asyncio.TimerHandle] = set()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
@@ -51,6 +58,11 @@ class Proxy:
         self.weather = weather
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for doom in self._dooms:
+            doom.cancel()
+        self._dooms.clear()
+        for client in self._clients:
+            self._doom_some(client)
         if weather.refuse and self._server:
             self._server.close()
             self._server = None
@@ -63,6 +75,12 @@ class Proxy:
         for writer in list(self._writers):
             _reset(writer)
 
+    def _doom_some(self, client: asyncio.StreamWriter) -> None:
+        """Decide whether this connection is one of those that die."""
+        if self._rng.random() < self.weather.dying:
+            loop = asyncio.get_running_loop()
+            self._dooms.add(loop.call_later(self._rng.uniform(0, DYING_SECONDS), _reset, client))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             up_reader, up_writer = await self._connect()
@@ -71,6 +89,8 @@ class Proxy:
             return
         pair = {writer, up_writer}
         self._writers |= pair
+        self._clients.add(writer)
+        self._doom_some(writer)
         try:
             flows = (
                 asyncio.ensure_future(self._flow(reader, up_writer, up=True)),
@@ -82,6 +102,7 @@ class Proxy:
             await asyncio.gather(*flows, return_exceptions=True)
         finally:
             self._writers -= pair
+            self._clients.discard(writer)
             for each in pair:
                 each.close()
 

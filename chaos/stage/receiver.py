@@ -44,6 +44,10 @@ class Receiver:
                 return await misbehave(request, query["mode"])
             await asyncio.sleep(float(query.get("seconds", 0)))
             status = self._status(query, self._requests[started.trigger_id])
+            if query.get("target") == "dropping" and status != 200 and request.transport:
+                sent = True  # its client is to know that it must try again
+                request.transport.abort()
+                return web.Response(status=status)
             answer = web.json_response({"delivery": number}, status=status)
             await answer.prepare(request)
             await answer.write_eof()
@@ -68,7 +72,7 @@ class Receiver:
 
     def _status(self, query: object, requests: int) -> int:
         match query.get("target"):  # type: ignore[attr-defined]
-            case "flaky":
+            case "flaky" | "dropping":
                 return 503 if requests <= int(query.get("failures", 1)) else 200  # type: ignore[attr-defined]
             case "failing":
                 return 500
@@ -103,7 +107,7 @@ async def misbehave(request: web.Request, mode: str) -> web.StreamResponse:
 
 async def serve(port_file: Path, log: Path) -> None:
     application = web.Application()
-    application.router.add_post("/{job}", Receiver(Journal(log)).receive)
+    application.router.add_route("*", "/{job}", Receiver(Journal(log)).receive)
     # A client that dies ends its delivery there and then.
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True)
     await runner.setup()

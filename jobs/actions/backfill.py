@@ -1,7 +1,8 @@
 """Backfill: run the firings of a past stretch that never ran, by the job's present schedule (DESIGN §9, §10).
 
 A backfill is catch-up without a window or a cap of its own: the leader turns it into triggers in order, at the pace of
-catch-up. A firing that has a trigger already, however it ended, is left alone.
+catch-up. A firing that has a trigger already, however it ended, is left alone. Past retention nothing says which
+firings had one, so a stretch that begins there is refused unless the caller wants them run again.
 """
 
 from collections.abc import Iterator
@@ -13,22 +14,23 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job, lock_job
-from jobs.actions.schedules import instant_text
+from jobs.conf import engine_settings
 from jobs.core.errors import Conflict, InvalidInput, ScheduleError
-from jobs.core.schedule import EARLIEST, LATEST, each_fire_time
+from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, TICK, instant_text
+from jobs.core.schedule import each_fire_time
 from jobs.core.states import JobStatus
 from jobs.models import CatchUp, Job
-from jobs.store import db, history
+from jobs.store import db, trail
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import schedule_of
 from jobs.wakeups import wake_beats
+from tenants.clock import database_now
 from tenants.models import Tenant
+from tenants.quotas import MAX_BACKFILL
 
 _CHUNK = 10_000
-_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +41,32 @@ class Extent:
     existing: int
 
 
-def read_request(document: dict[str, Any]) -> dict[str, Any]:
-    """``start``, ``end`` and ``dry_run`` of the API's JSON shape. Raises ``InvalidInput``."""
-    fields = Fields(document, known=("start", "end", "dry_run"))
-    values: dict[str, Any] = {name: fields.instant(name) for name in ("start", "end")}
-    for name, value in values.items():
-        if value is None and name not in fields.errors:
-            fields.complain(name, "Is required: a time like 2030-01-31T02:00:00Z (RFC 3339).")
-    dry_run = fields.flag("dry_run")
-    fields.finish()
-    return {**values, "dry_run": dry_run}
-
-
 def backfill_job(
-    *, tenant: Tenant, job_id: UUID | str, start: datetime, end: datetime, dry_run: bool = False
+    *,
+    tenant: Tenant,
+    job_id: UUID | str,
+    start: datetime,
+    end: datetime,
+    dry_run: bool = False,
+    beyond_retention: bool = False,
 ) -> tuple[Extent, CatchUp | None]:
     """Run every firing from ``start`` to ``end``, both included; with ``dry_run`` only say how many there are.
 
     Idempotent: the same stretch under the same version of the job is one backfill, however often it is asked for.
-    Raises ``InvalidInput`` under ``start`` or ``end`` (not in order, in the future, nothing to run, more firings than
-    the tenant's ``max_backfill``), ``Conflict`` when the job is cancelled or its schedule cannot be computed,
-    ``NotFound``.
+    A ``start`` before history begins takes ``beyond_retention``, which the audit trail tells of.
+    Raises ``InvalidInput`` under ``start`` or ``end`` (not in order, in the future, before history begins, nothing to
+    run, more firings than the tenant's ``max_backfill``), ``Conflict`` when the job is cancelled or its schedule cannot
+    be computed, ``NotFound``.
     """
     with db.atomic():
         job = lock_job(tenant, job_id)
         if job.status == JobStatus.CANCELLED:
             raise Conflict("The job is cancelled and cannot be backfilled.")
-        _check_stretch(start, end, now=history.database_now())
+        now = database_now()
+        _check_stretch(start, end, now=now)
+        forgotten = _is_forgotten(job, start, now=now)
+        if forgotten and not beyond_retention:
+            raise InvalidInput({"start": _forgotten_text(now)})
         extent = _extent(job, start, end, most=tenant.max_backfill)
         if dry_run:
             return extent, None
@@ -86,6 +87,9 @@ def backfill_job(
             until_at=end,
             expected=extent.count,
         )
+        if forgotten:
+            stretch = f"{instant_text(start)}/{instant_text(end)}"
+            trail.note_jobs({job.id: {"backfill_beyond_retention": [None, stretch]}})
         wake_beats()
         return extent, CatchUp.objects.get(id=walk.begin([past])[0])
 
@@ -119,7 +123,7 @@ def representation(backfill: CatchUp) -> dict[str, Any]:
 def _check_stretch(start: datetime, end: datetime, *, now: datetime) -> None:
     errors = {}
     if not EARLIEST < start < LATEST:
-        errors["start"] = "Must lie between 2000-01-01 and 2100-01-01."
+        errors["start"] = OUT_OF_BOUNDS
     elif start >= end:
         errors["end"] = "Must be later than start."
     if end > now:
@@ -128,15 +132,30 @@ def _check_stretch(start: datetime, end: datetime, *, now: datetime) -> None:
         raise InvalidInput(errors)
 
 
+def _retention() -> timedelta:
+    return timedelta(days=engine_settings().history_days)
+
+
+def _is_forgotten(job: Job, start: datetime, *, now: datetime) -> bool:
+    """Whether triggers of the job from ``start`` on may have been purged. Of a job that is younger none has been."""
+    return max(start, job.created_at) < now - _retention()
+
+
+def _forgotten_text(now: datetime) -> str:
+    return (
+        f"Lies before {instant_text(now - _retention())}, where the history of {_retention().days} days begins: what "
+        "ran before then has no record and would run again. Start later, or set beyond_retention to true."
+    )
+
+
 def _extent(job: Job, start: datetime, end: datetime, *, most: int) -> Extent:
     """Counts no further than ``most``, in pieces, so that no stretch takes much memory."""
     count = existing = 0
     try:
-        for chunk in _chunks(each_fire_time(schedule_of(job), after=start - _TICK, until=end)):
+        for chunk in _chunks(each_fire_time(schedule_of(job), after=start - TICK, until=end)):
             count += len(chunk)
             if count > most:
-                message = f"From start to end are more than {most:,} firings, the quota max_backfill."
-                raise InvalidInput({"end": message})
+                raise InvalidInput({"end": f"From start to end are {MAX_BACKFILL.excess(most)}."})
             [found] = ledger.recorded([(job.id, chunk[0], chunk[-1])], limit=2 * _CHUNK)
             existing += len(set(chunk).intersection(found))
     except ScheduleError as error:

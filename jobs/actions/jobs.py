@@ -9,8 +9,8 @@ A job that is not the tenant's, is deleted, or whose id is no UUID raises ``NotF
 pausing what is paused, resuming what is active and cancelling what is cancelled change nothing.
 """
 
-import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from uuid import UUID
 
@@ -20,24 +20,25 @@ from jobs.actions import definition as definitions
 from jobs.actions import schedules
 from jobs.actions.bulk import statuses
 from jobs.actions.overdue import materialize, record
-from jobs.actions.pull.types import Kinds, hold_type
+from jobs.actions.pull.types import Kinds, hold_type, own_name
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.json_rules import check_text
-from jobs.core.pull import shown_name
+from jobs.core.pull import is_pull, shown_name
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion, Origin, Trigger
-from jobs.models.fields import new_id
-from jobs.store import db, history, lifecycle
+from jobs.models.fields import new_id, partition_of
+from jobs.store import db, lifecycle
 from jobs.store import jobs as job_store
 from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
+from tenants.clock import database_now
 from tenants.models import Tenant
+from tenants.quotas import MAX_JOBS
 
-#: Below the quota by more than this, no lock is needed: no so many are created between a creator's look and its commit.
+#: With more room than this no lock is needed: too few jobs can be created between check and commit to exceed the quota.
 _QUOTA_MARGIN = 5000
 _NAME_TAKEN = "job_name_unique_among_living"
-_PARTITIONS = 256
 #: More than two mean that others create and delete a job of this name all the while.
 _TRIES = 5
 #: What of a job no firing has to do with.
@@ -56,13 +57,18 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
     A one-time or immediate job may leave its name out and gets one. Raises ``InvalidInput`` with every faulty field,
     ``Conflict`` (field ``name``) when a living job has the name, ``QuotaExceeded`` (``max_jobs``).
     """
-    now = history.database_now()
-    job = draft_job(tenant=tenant, definition=definition, now=now)
-    with db.atomic():
-        if not room_for(tenant, 1):
+    job_type = own_name(definition.get("job_type"), tenant=tenant) if isinstance(definition, dict) else ""
+    now, used, declared = job_store.before_creation(tenant_id=tenant.id, job_type=job_type)
+    kinds = Kinds(tenant, undeclared=() if declared else (job_type,))
+    job = draft_job(tenant=tenant, definition=definition, now=now, kinds=kinds)
+    # Where nothing is to be held against others, the one statement that writes the job is all.
+    near = used + 1 + _QUOTA_MARGIN > tenant.max_jobs
+    with db.atomic() if near or is_pull(job.job_type) else nullcontext():
+        if near and not room_for(tenant, 1):
             raise over_quota(tenant)
-        _save(job)
-        job_store.note_versions([job.id])
+        hold_type(job.job_type)
+        if not job_store.insert([job]):
+            raise name_taken(job.name)
         if job.next_fire_at is not None:
             wake_beats(due_in=job.next_fire_at - now)
     return job
@@ -74,7 +80,12 @@ def draft_job(*, tenant: Tenant, definition: object, now: datetime, kinds: Kinds
     job_id = new_id()
     columns["name"] = columns["name"] or f"{shown_name(columns['job_type'])}-{job_id.hex[-12:]}"
     job = Job(
-        id=job_id, tenant=tenant, partition_key=_partition(job_id), created_at=now, updated_at=now, **columns
+        id=job_id,
+        tenant=tenant,
+        partition_key=partition_of(job_id),
+        created_at=now,
+        updated_at=now,
+        **columns,
     )
     job.next_fire_at = schedules.first_instant(definitions.schedule_of(job), now=now)
     return job
@@ -100,7 +111,7 @@ def update_job(
         ended = job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
         if not ended:
             catchup.hold(job_id=job.id)
-        now = history.database_now()
+        now = database_now()
         columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole)
         changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
         if not changed:
@@ -161,7 +172,7 @@ def put_job(
                     whole=True,
                 )
                 return edited, False
-    raise Conflict("The job comes and goes meanwhile; try again.")
+    raise Conflict("Other calls create and delete this job at the same time; try again.")
 
 
 def pause_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
@@ -205,7 +216,9 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
     Raises ``InvalidInput`` under ``payload``, ``Conflict`` when the job is paused or cancelled, ``NotFound``.
     """
     with db.atomic():
-        job = lock_job(tenant, job_id)
+        # Locks nothing, so that a flood of these neither waits for dispatch nor keeps it from the tenant. A pause or
+        # cancel that overtakes it is heeded by dispatch.
+        job = find_job(tenant=tenant, job_id=job_id)
         if job.status in (JobStatus.PAUSED, JobStatus.CANCELLED):
             raise Conflict(f"The job is {job.status} and cannot be run.")
         if payload is not None:
@@ -213,7 +226,7 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
         key = f"job:{job.id}:run:{new_id()}"
         while True:
             # A trigger of the schedule may have this very microsecond; the clock moves on.
-            created = materialize(job=job, instants=[history.database_now()], origin=Origin.RUN_NOW, key=key)
+            created = materialize(job=job, instants=[database_now()], origin=Origin.RUN_NOW, key=key)
             if created:
                 trigger = Trigger.objects.get(id=created[0])
                 trigger.payload = payload
@@ -304,21 +317,26 @@ def room_for(tenant: Tenant, wanted: int) -> int:
 
 def over_quota(tenant: Tenant) -> QuotaExceeded:
     """The refusal of a job more than there may be."""
-    return QuotaExceeded("max_jobs", limit=tenant.max_jobs, used=job_store.living(tenant.id))
+    return QuotaExceeded(MAX_JOBS.name, limit=tenant.max_jobs, used=job_store.living(tenant.id))
 
 
-def _save(job: Job, columns: list[str] | None = None) -> None:
-    """Insert the job, or update ``columns`` of it; the database says whether the name is free."""
-    if columns is None or "job_type" in columns:
+def name_taken(name: str) -> Conflict:
+    """The refusal of a name that a living job of the tenant has."""
+    return Conflict(f"Another job is named {name!r}; choose another name.", field="name")
+
+
+def _save(job: Job, columns: list[str]) -> None:
+    """Update ``columns`` of the job; the database says whether the name is free."""
+    if "job_type" in columns:
         hold_type(job.job_type)
     try:
         with db.atomic():
-            job.save(force_insert=columns is None, update_fields=columns)
+            job.save(update_fields=columns)
     except IntegrityError as error:
         diagnosis = getattr(error.__cause__, "diag", None)
         if diagnosis is None or diagnosis.constraint_name != _NAME_TAKEN:
             raise
-        raise Conflict(f"Another job is named {job.name!r}; choose another name.", field="name") from error
+        raise name_taken(job.name) from error
 
 
 def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
@@ -340,13 +358,8 @@ def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetim
     if job.status == JobStatus.PAUSED:
         lifecycle.hold(job_ids=[job.id], held=True)
     lifecycle.hand_back(job_ids=[job.id])
-    lifecycle.withdraw_future(job_id=job.id, now=now)
+    lifecycle.withdraw_future(job_ids=[job.id], now=now)
     if after != before:
         return schedules.first_instant(after, now=now)
     overdue = job.next_fire_at is not None and job.next_fire_at <= now
     return job.next_fire_at if overdue and not closing else next_fire(after, after=now)
-
-
-def _partition(job_id: UUID) -> int:
-    """The beat partition of a job: stable, and even whatever the ids have in common."""
-    return int.from_bytes(hashlib.sha256(job_id.bytes).digest()[:2], "big") % _PARTITIONS

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from jobs.core.calendar.timetable import timetable
+from jobs.core.instants import TICK
 from jobs.core.schedule import jitter_offset
-from jobs.core.states import JobStatus
 from jobs.models import Job, Origin
 from jobs.store import jobs as store
 from jobs.store.catchup import split, walk
@@ -23,7 +23,6 @@ from jobs.store.jobs import Firing, schedule_of
 
 #: A longer run of skipped firings is one record (DESIGN §9).
 MOST_ROWS = 1000
-_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,40 +41,60 @@ def record(debts: Sequence[Debt]) -> None:
     store.materialize([firing for debt in debts for firing in debt.firings])
 
 
-def owed(*, job: Job, now: datetime, ending: bool = False) -> Debt:
+def owed(*, job: Job, now: datetime, paused_at: datetime | None = None, ending: bool = False) -> Debt:
     """The instants up to ``now`` that no beat has materialized. Writes nothing.
 
     An active job's are split as the leader does: what was missed is caught up with by the job's policy as it is before
     the change, what is within its grace becomes triggers, which go the way of all that are due. With ``ending`` what
-    was missed is skipped for ``misfire``. A paused job's become triggers, for the caller to skip, or if there are more
-    than ``MOST_ROWS`` are skipped for ``paused``. Raises ``ScheduleError``.
+    was missed is skipped for ``misfire``. Of a job that is paused since ``paused_at``, what fell due before goes the
+    same way; what fell due since becomes triggers, for the caller to skip, or if there are more than ``MOST_ROWS`` is
+    skipped for ``paused``; what jitter makes due later becomes triggers. Raises ``ScheduleError``.
     """
     if job.next_fire_at is None or job.next_fire_at > now:
         return Debt()
-    if job.status == JobStatus.PAUSED:
-        return _owed_by_paused(job, now)
-    on_time_since = now - job.misfire_grace - jitter_offset(job.id.int, job.jitter)
+    if paused_at is None:
+        return _owed_by_active(job, job.next_fire_at, now, ending=ending)
+    jitter = jitter_offset(job.id.int, job.jitter)
+    # Of the instants, not of when they fall due.
+    begun, over = min(paused_at - jitter, now), now - jitter
+    before = _owed_by_active(job, job.next_fire_at, begun - TICK, ending=ending)
+    during = _owed_by_paused(job, max(job.next_fire_at, begun), over)
+    ahead = _soon(job, max(job.next_fire_at, over + TICK), now)
+    return Debt(
+        before.absorbing,
+        [*before.stretches, *during.stretches, *ahead.stretches],
+        [*before.firings, *during.firings, *ahead.firings],
+    )
+
+
+def _owed_by_active(job: Job, since: datetime, until: datetime, *, ending: bool) -> Debt:
+    if since > until:
+        return Debt()
+    on_time_since = until - job.misfire_grace - jitter_offset(job.id.int, job.jitter)
     past = split.past_of(job, on_time_since=on_time_since)
-    rest_from = on_time_since if past else job.next_fire_at
-    instants, following = _first_instants(job, rest_from, now)
-    stretches = [replace(past, reason="misfire")] if past and ending else []
-    if following:
-        # More of one job at a time than an action may take, and none of them missed: they run as soon as possible.
-        stretches.append(replace(_stretch(job, following, now), reason="misfire" if ending else ""))
-    return Debt([past] if past and not ending else [], stretches, _firings(job, instants))
+    rest = _soon(job, on_time_since if past else since, until, reason="misfire" if ending else "")
+    if past and ending:
+        return replace(rest, stretches=[replace(past, reason="misfire"), *rest.stretches])
+    return replace(rest, absorbing=[past] if past else [])
 
 
-def _owed_by_paused(job: Job, now: datetime) -> Debt:
-    assert job.next_fire_at is not None
-    instants, following = _first_instants(job, job.next_fire_at, now)
+def _owed_by_paused(job: Job, since: datetime, until: datetime) -> Debt:
+    instants, following = _first_instants(job, since, until)
     if following:
-        return Debt(stretches=[replace(_stretch(job, job.next_fire_at, now), reason="paused")])
+        return Debt(stretches=[replace(_stretch(job, instants[0], until), reason="paused")])
     return Debt(firings=_firings(job, instants))
+
+
+def _soon(job: Job, since: datetime, until: datetime, reason: str = "") -> Debt:
+    """Those that run as soon as they are due; what is more than an action may take, as soon as possible."""
+    instants, following = _first_instants(job, since, until)
+    stretches = [replace(_stretch(job, following, until), reason=reason)] if following else []
+    return Debt(stretches=stretches, firings=_firings(job, instants))
 
 
 def _first_instants(job: Job, since: datetime, until: datetime) -> tuple[list[datetime], datetime | None]:
     """The first ``MOST_ROWS`` instants from ``since`` to ``until``, and the one after them, if there are more."""
-    times = timetable(schedule_of(job), after=since - _TICK, until=until)
+    times = timetable(schedule_of(job), after=since - TICK, until=until)
     instants = [times.nth(index) for index in range(min(len(times), MOST_ROWS))]
     return instants, times.nth(MOST_ROWS) if len(times) > MOST_ROWS else None
 

@@ -10,15 +10,13 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from jobs.actions.jobs import parse_id
-from jobs.core.errors import Conflict, InvalidInput, NotFound
-from jobs.core.states import ENDED, PHASES, JobStatus, TriggerState
+from jobs.core.errors import Conflict, NotFound
+from jobs.core.states import ENDED, JobStatus, TriggerState
 from jobs.models import Trigger
+from jobs.models.trigger import DEAD_LETTERS
 from jobs.store import db, lifecycle
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
-
-#: Ids a caller may name in one call.
-MOST_IDS = 1000
 
 
 def find_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
@@ -63,22 +61,15 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
     raise Conflict(f"Its job is {gone}; what belongs to it is not replayed.")
 
 
-def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID | str]) -> list[UUID]:
+def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID]:
     """Replay those of ``trigger_ids`` (at most 1,000) that can be; returns their ids.
 
-    Those unfinished, of a cancelled or deleted job, or not the tenant's, are left out without a word. Raises
-    ``InvalidInput`` under ``ids``.
+    Those unfinished, of a cancelled or deleted job, or not the tenant's, are left out without a word.
     """
-    if not isinstance(trigger_ids, list | tuple | set) or not 1 <= len(trigger_ids) <= MOST_IDS:
-        raise InvalidInput({"ids": f"Must be a list of 1 to {MOST_IDS} trigger ids."})
-    try:
-        wanted = [parse_id(trigger_id, "trigger") for trigger_id in trigger_ids]
-    except NotFound:
-        raise InvalidInput({"ids": "Must hold ids of triggers (UUIDs) alone."}) from None
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         wake_beats()
-        return lifecycle.replay(trigger_ids=wanted, tenant_id=tenant.id)
+        return lifecycle.replay(trigger_ids=list(trigger_ids), tenant_id=tenant.id)
 
 
 def replay_dead_letters(
@@ -90,11 +81,7 @@ def replay_dead_letters(
     the tenant is never locked for long and one that dies again meanwhile is not taken twice; what was replayed before
     a failure stays replayed, and the call may be repeated.
     """
-    dead = (
-        (Trigger.objects.all() if queryset is None else queryset)
-        .filter(phase=PHASES[TriggerState.DEAD])
-        .order_by()
-    )
+    dead = (Trigger.objects.all() if queryset is None else queryset).filter(DEAD_LETTERS).order_by()
     if tenant is not None:
         return _replay_all(dead, tenant.id, batch)
     owners = list(dead.values_list("tenant_id", flat=True).distinct())

@@ -1,6 +1,12 @@
 """Attempts: one try at one trigger each. Read-only; newest first."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.html import format_html
 from unfold.contrib.filters.admin import ChoicesDropdownFilter
 
@@ -14,8 +20,19 @@ from jobs.admin.shared.cells import (
     text_cell,
     trigger_link,
 )
-from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
+from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, first_id_since
 from jobs.models import Attempt
+
+#: How long after a message was sent its attempts are looked for, and how far clocks may be apart.
+CLAIMED_WITHIN, CLOCKS_APART = timedelta(minutes=10), timedelta(seconds=5)
+
+
+def _uuid_of_version_7(text: str) -> UUID | None:
+    try:
+        found = UUID(text)
+    except ValueError:
+        return None
+    return found if found.version == 7 else None
 
 
 @admin.register(Attempt)
@@ -23,7 +40,7 @@ class AttemptAdmin(ReadOnlyAdmin):
     list_display = ("started", "shown_state", "number", "trigger_cell", "worker", "took", "error", "http")
     list_filter = (("state", ChoicesDropdownFilter), CreatedWithin)
     search_fields = ("id",)
-    search_help_text = "Exact id of an attempt, a trigger or a job"
+    search_help_text = "Exact id of an attempt, a trigger, a job or a Celery task"
     found_by = ("id", "trigger_id", "job_id")
     fieldsets = (
         (
@@ -49,6 +66,22 @@ class AttemptAdmin(ReadOnlyAdmin):
             },
         ),
     )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """As everywhere, and by the id of the Celery task that carried them, as Flower shows it."""
+        found, distinct = super().get_search_results(request, queryset, search_term)
+        task_id = _uuid_of_version_7(search_term.strip())
+        if task_id is None or found.order_by().exists():
+            return found, distinct
+        # No index knows these ids, but they tell when they were made, and so do the attempts'.
+        made_at = datetime.fromtimestamp((task_id.int >> 80) / 1000, UTC)
+        since, until = made_at - CLOCKS_APART, made_at + CLAIMED_WITHIN
+        near = queryset.filter(
+            started_at__range=(since, until), id__gte=first_id_since(since), id__lt=first_id_since(until)
+        )
+        return near.filter(celery_task_id=str(task_id)), distinct
 
     @admin.display(description="started")
     def started(self, attempt: Attempt) -> str:

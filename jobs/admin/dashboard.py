@@ -5,6 +5,7 @@ is shown only to those who may see the rows behind it.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +13,12 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
 from jobs.admin.shared.cells import flower_url, instant_text
-from jobs.admin.shared.lists import first_id_since
 from jobs.core.states import PHASES, TriggerState
 from jobs.models import Lease, Trigger
-from jobs.models.trigger import DISPATCHABLE
-from jobs.store.history import database_now
+from jobs.models.fields import first_id_since
+from jobs.models.trigger import DEAD_LETTERS, DISPATCHABLE
 from jobs.store.insight import clocks, workers
+from tenants.clock import database_now
 
 MOST_COUNTED = 1000
 MOST_CLOCKS = 20
@@ -33,9 +34,11 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         context["reigns"] = reigns(now)
         context["clocks"] = clock_rows()
     if user.has_perm("jobs.view_trigger"):
-        dead = Trigger.objects.filter(phase=PHASES[TriggerState.DEAD], id__gte=first_id_since(now - LATELY))
+        present = workers.present()
+        dead = Trigger.objects.filter(DEAD_LETTERS, id__gte=first_id_since(now - LATELY))
         context |= {
-            "in_flight": in_flight(),
+            "in_flight": in_flight(present),
+            "shared_names": workers.shared_names(present),
             "due": bounded_count(Trigger.objects.filter(DISPATCHABLE, due_at__lte=now)),
             "dead": bounded_count(dead),
         }
@@ -92,7 +95,7 @@ def clock_rows() -> list[dict[str, Any]]:
     ]
 
 
-def in_flight() -> list[dict[str, Any]]:
+def in_flight(present: Sequence[Any]) -> list[dict[str, Any]]:
     """Queued and running triggers by job type, and the workers that take from its queue.
 
     Read from the partial index that dispatch itself counts with: their number is bounded by what dispatch may publish,
@@ -104,7 +107,7 @@ def in_flight() -> list[dict[str, Any]]:
         queued=Count("pk", filter=queued), running=Count("pk", filter=running)
     )
     rows = {row["job_type"]: row for row in counted}
-    serving = Counter(queue.removeprefix("jobs.") for worker in workers.present() for queue in worker.queues)
+    serving = Counter(queue.removeprefix("jobs.") for worker in present for queue in worker.queues)
     idle = {"queued": 0, "running": 0}
     return [
         {"job_type": name, "workers": serving[name]} | rows.get(name, idle)

@@ -17,11 +17,13 @@ from unfold.enums import ActionVariant
 from jobs.actions.triggers import replay_dead_letters
 from jobs.admin.shared.cells import coloured_label, instant_cell, job_link
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
-from jobs.admin.shared.writes import OperableAdmin, back_to, button
+from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.errors import CarillonError
-from jobs.core.states import DEAD_REASONS, PHASES, TriggerState
+from jobs.core.states import DEAD_REASONS
 from jobs.handlers import registry
 from jobs.models import Attempt, Trigger
+from jobs.models.trigger import DEAD_LETTERS
+from tenants.console import back_to
 
 #: One click replays so many, so that it ends within a request; the next click takes the next.
 MOST_AT_ONCE = 10_000
@@ -74,7 +76,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     list_before_template = "admin/jobs/trigger/dead_letters.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
-        return super().get_queryset(request).filter(phase=PHASES[TriggerState.DEAD])
+        return super().get_queryset(request).filter(DEAD_LETTERS)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[UncountedChangeList]:
         return DeadLetterChangeList
@@ -114,7 +116,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
 
     def _replay(self, request: HttpRequest, matching: QuerySet[Trigger]) -> None:
         """Replay the oldest of ``matching`` and say how many, and whether that was all."""
-        dead = matching.prefetch_related(None).filter(phase=PHASES[TriggerState.DEAD]).order_by("id")
+        dead = matching.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
         beyond = dead.values_list("id", flat=True)[MOST_AT_ONCE : MOST_AT_ONCE + 1].first()
         try:
             count = replay_dead_letters(

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import DateTimeField, Func, Model, QuerySet
+from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse
@@ -20,7 +20,7 @@ from unfold.enums import ActionVariant
 from jobs.actions import definition as definitions
 from jobs.actions import jobs as actions
 from jobs.admin.dead_letter import JobTypeFilter
-from jobs.admin.job_form import COMMON_INPUTS, OWN_INPUTS, JobForm
+from jobs.admin.job_form import JobForm
 from jobs.admin.shared.cells import (
     duration_cell,
     instant_cell,
@@ -32,13 +32,15 @@ from jobs.admin.shared.cells import (
 from jobs.admin.shared.lists import UncountedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.errors import ScheduleError
+from jobs.core.instants import LATEST
 from jobs.core.policies import Priority
-from jobs.core.schedule import LATEST, fire_times
+from jobs.core.schedule import fire_times
 from jobs.core.states import JobStatus
 from jobs.core.timezones import load_zone
 from jobs.explain import explain_job
 from jobs.models import Job, SkippedRange, Trigger
-from jobs.store.history import database_now
+from jobs.shapes.schedule import COMMON, OWN
+from tenants.clock import DatabaseNow, database_now
 
 MOST_SHOWN = 10
 #: The buttons that can succeed, by the job's status.
@@ -90,9 +92,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     change_form_outer_before_template = "admin/jobs/job/overview.html"
     change_form_outer_after_template = "admin/trail_link.html"
     conditional_fields = {
-        f"schedule_{name}": f"schedule_type == '{kind}'"
-        for kind, names in OWN_INPUTS.items()
-        for name in names
+        f"schedule_{name}": f"schedule_type == '{kind}'" for kind, names in OWN.items() for name in names
     }
     policies = (
         ("priority", "timeout_seconds", "delivery"),
@@ -104,8 +104,8 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
     )
     schedule = (
         "schedule_type",
-        *(tuple(f"schedule_{name}" for name in names) for names in OWN_INPUTS.values() if names),
-        tuple(f"schedule_{name}" for name in COMMON_INPUTS),
+        *(tuple(f"schedule_{name}" for name in names) for names in OWN.values() if names),
+        tuple(f"schedule_{name}" for name in COMMON),
     )
 
     def get_form(
@@ -131,11 +131,7 @@ class JobAdmin(OperableAdmin, UncountedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         """Each with the database's clock as ``now``, from which its next firing is shown."""
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(now=Func(function="carillon_now", output_field=DateTimeField()))
-        )
+        return super().get_queryset(request).annotate(now=DatabaseNow())
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         ended = isinstance(obj, Job) and (

@@ -25,21 +25,15 @@ from jobs.actions.jobs import create_job, update_job
 from jobs.actions.pull.types import names
 from jobs.core.errors import CarillonError, Conflict, InvalidInput
 from jobs.core.json_rules import loads_strict
-from jobs.core.policies import CronDialect, DstPolicy, Priority
+from jobs.core.policies import CronDialect, Delivery, DstPolicy, MisfirePolicy, OverlapPolicy
 from jobs.core.schedule import ScheduleType
 from jobs.handlers import registry
 from jobs.models import Job
+from jobs.shapes.job import PRIORITIES, Definition
+from jobs.shapes.schedule import OWN
 from tenants.forms import NumberField, RowSelect, WholeNumberField
 from tenants.models import Tenant
 
-#: Inputs shown for one type of schedule alone; what is hidden is not sent.
-OWN_INPUTS = {
-    "cron": ("cron", "cron_dialect", "timezone", "dst_policy"),
-    "interval": ("every_seconds",),
-    "once": ("run_at",),
-    "immediate": (),
-}
-COMMON_INPUTS = ("starts_at", "ends_at", "jitter_seconds")
 _RFC_3339 = "RFC 3339 in UTC, such as 2030-01-31T02:00:00Z"
 _BLANK = (("", "default"),)
 
@@ -124,15 +118,15 @@ class JobForm(forms.ModelForm):
     schedule_starts_at = _text(label="Starts at", help_text=_RFC_3339)
     schedule_ends_at = _text(label="Ends at", help_text=_RFC_3339)
     schedule_jitter_seconds = _number(label="Jitter (seconds)", help_text="Spreads a herd.")
-    priority = _choice([priority.label for priority in Priority])
+    priority = _choice(PRIORITIES)
     timeout_seconds = _number(
         label="Timeout (seconds)", help_text="Of one attempt; by default the job type's."
     )
-    delivery = _choice(definitions.ACCEPTED["delivery"][1])
+    delivery = _choice(Delivery)
     retry_policy = JsonField(rows=8, help_text='Such as {"max_attempts": 5, "backoff": "exponential"}.')
-    overlap_policy = _choice(definitions.ACCEPTED["overlap_policy"][1])
+    overlap_policy = _choice(OverlapPolicy)
     max_concurrent = _number(WholeNumberField)
-    misfire_policy = _choice(definitions.ACCEPTED["misfire_policy"][1])
+    misfire_policy = _choice(MisfirePolicy)
     misfire_grace_seconds = _number(label="Misfire grace (seconds)")
     catchup_window_seconds = _number(label="Catch-up window (seconds)")
     max_catchup = _number(WholeNumberField, label="Most firings to catch up")
@@ -197,7 +191,7 @@ class JobForm(forms.ModelForm):
         unseen = {name: value for name, value in before.items() if name not in self.fields}
         given = unseen | {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
         kind = given["schedule_type"]
-        hidden = {name for other, names in OWN_INPUTS.items() if other != kind for name in names}
+        hidden = {name for other, names in OWN.items() if other != kind for name in names}
         if kind != before.get("schedule_type", kind):
             hidden |= {name.removeprefix("schedule_") for name in unseen}
         schedule = {
@@ -205,7 +199,9 @@ class JobForm(forms.ModelForm):
             for name, value in given.items()
             if name.startswith("schedule_") and name.removeprefix("schedule_") not in hidden
         }
-        return {"schedule": schedule} | {name: given[name] for name in definitions.FIELDS if name in given}
+        return {"schedule": schedule} | {
+            name: given[name] for name in Definition.model_fields if name in given
+        }
 
     def _complain(self, path: str, complaints: list[str]) -> None:
         """Put ``complaints`` at the input of ``path``, or at the closest there is."""
@@ -219,4 +215,4 @@ def _inputs_of(job: Job) -> dict[str, Any]:
     """The job's definition by the names of the inputs."""
     shown = definitions.representation(job)
     schedule = {f"schedule_{name}": value for name, value in shown.pop("schedule").items()}
-    return {name: shown[name] for name in (*definitions.FIELDS, "version") if name in shown} | schedule
+    return {name: shown[name] for name in (*Definition.model_fields, "version") if name in shown} | schedule

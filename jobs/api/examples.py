@@ -26,15 +26,20 @@ CREATE = _examples(
     Every_night={"name": "nightly-report", **_REPORT},
     Every_minute={
         "name": "heartbeat",
-        "job_type": "noop",
+        "job_type": "webhook",
         "schedule": {"type": "interval", "every_seconds": 60},
+        "payload": {"url": "https://ops.example/heartbeat"},
     },
     Once={
         "job_type": "webhook",
         "schedule": {"type": "once", "run_at": "2090-01-31T09:00:00Z"},
         "payload": {"url": "https://shop.example/remind", "method": "POST", "body": {"order": 4711}},
     },
-    At_once={"job_type": "noop", "schedule": {"type": "immediate"}},
+    At_once={
+        "job_type": "webhook",
+        "schedule": {"type": "immediate"},
+        "payload": {"url": "https://ops.example/now", "method": "GET"},
+    },
 )
 PUT = _examples(Every_night=_REPORT)
 PATCH = _examples(

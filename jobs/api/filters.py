@@ -10,18 +10,17 @@ from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 
-from jobs.actions.definition import LONGEST_NAME
-from jobs.actions.fields import parse_instant
-from jobs.actions.labels import SELECTOR, read_selector
 from jobs.core.errors import InvalidInput
+from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
-from jobs.core.schedule import EARLIEST, LATEST
-from jobs.core.states import PHASES, REASONS, JobStatus, TriggerState
+from jobs.core.states import PHASES, JobStatus, TriggerState
 from jobs.models import Job, JobLabel, SkippedRange, Trigger
+from jobs.shapes.job import MAX_NAME
+from jobs.shapes.labels import SELECTOR, read_selector
+from jobs.shapes.operations import EVERY_REASON
 
 _SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"
-EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
 
 
 def refuse_empty(given: Mapping[str, Any], *, known: Collection[str]) -> None:
@@ -44,7 +43,7 @@ class _InstantField(forms.CharField):
         except InvalidInput as error:
             raise forms.ValidationError(error.errors[""]) from None
         if not EARLIEST <= instant <= LATEST:
-            raise forms.ValidationError("Must lie between 2000-01-01 and 2100-01-01.")
+            raise forms.ValidationError(OUT_OF_BOUNDS)
         return instant
 
 
@@ -93,7 +92,7 @@ class LabelsFilter(filters.Filter):
         return queryset
 
 
-@extend_schema_field({"type": "string", "maxLength": LONGEST_NAME, "pattern": _SOMETHING})
+@extend_schema_field({"type": "string", "maxLength": MAX_NAME, "pattern": _SOMETHING})
 class NameFilter(filters.CharFilter):
     """A name, or how it begins."""
 
@@ -138,9 +137,9 @@ class JobFilter(ListFilter):
     priority = filters.ChoiceFilter(
         choices=_choices(priority.label for priority in Priority), method="by_label"
     )
-    name = NameFilter(max_length=LONGEST_NAME, label="The exact name.")
+    name = NameFilter(max_length=MAX_NAME, label="The exact name.")
     name_prefix = NameFilter(
-        max_length=LONGEST_NAME,
+        max_length=MAX_NAME,
         method="by_prefix",
         label="How the name begins; the list is then in the order of names.",
     )

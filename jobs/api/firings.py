@@ -3,12 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from jobs.actions.schedules import instant_text
 from jobs.core.calendar.notes import explained_fire_times
 from jobs.core.calendar.notices import next_clock_change_notice
 from jobs.core.calendar.words import describe
 from jobs.core.errors import ScheduleError
-from jobs.core.schedule import LATEST, Schedule, next_fire
+from jobs.core.instants import LATEST, instant_text
+from jobs.core.schedule import Schedule, next_fire
 from jobs.core.states import JobStatus
 from jobs.core.timezones import tzdata_version
 from jobs.models import Job

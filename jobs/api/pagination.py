@@ -15,7 +15,7 @@ from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 
 from jobs.core.errors import InvalidInput
-from jobs.core.schedule import EARLIEST, LATEST
+from jobs.core.instants import EARLIEST, LATEST
 from jobs.core.states import SKIP_REASONS
 
 _LONGEST_NAME = 200

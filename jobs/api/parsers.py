@@ -14,7 +14,7 @@ from django.core.exceptions import RequestDataTooBig
 from rest_framework.parsers import BaseParser
 
 from jobs.core.errors import InvalidInput
-from jobs.core.json_rules import MAX_DEPTH, check_json, loads_strict
+from jobs.core.json_rules import MAX_DEPTH, check_json, read_json
 
 #: The name of the body itself among the fields of an error.
 BODY = "body"
@@ -39,11 +39,9 @@ class StrictJSONParser(BaseParser):
         if not raw.strip():
             return {}
         try:
-            value = loads_strict(raw)
-            check_json(value, field="", max_bytes=limit)
+            return read_json(raw)
         except InvalidInput as error:
             raise _placed(error, raw) from None
-        return value
 
 
 class MergePatchParser(StrictJSONParser):
@@ -59,7 +57,7 @@ def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:
     if (key := _too_deep_under(raw)) is not None:
         return error.under(key)
     try:
-        check_json(json.loads(raw), field="", max_bytes=len(raw) * 6)
+        check_json(json.loads(raw), field="")
     except InvalidInput as found:
         return found if "" not in found.errors else error.under(BODY)
     except ValueError:

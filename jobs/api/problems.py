@@ -5,6 +5,7 @@ detail says what would be right, and never tells a foreign object from a missing
 with ``Retry-After``; what nobody foresaw is a 500 without particulars, logged by Django.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +21,16 @@ from rest_framework.response import Response
 
 from jobs.actions.jobs import EditedMeanwhile
 from jobs.api.parsers import BODY
-from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Unavailable
+from jobs.core.errors import (
+    MAX_BYTES,
+    Conflict,
+    Crowded,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    Unavailable,
+    bounded,
+)
 from jobs.engine.pull import StaleFence
 from jobs.store import db
 from jobs.telemetry import get_logger
@@ -28,6 +38,8 @@ from jobs.telemetry import get_logger
 log = get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
+#: After which a request that found no place to wait in may come again.
+CROWDED_SECONDS = 2
 
 
 def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
@@ -65,6 +77,16 @@ def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
     return problem(status, detail, instance=instance, **members)
 
 
+def shorten(problems: Iterable[dict[str, Any]]) -> None:
+    """Take the complaints from those of an answer's ``problems`` that come after ``MAX_BYTES`` of them."""
+    left = MAX_BYTES
+    for problem in problems:
+        left -= len(json.dumps(problem.get("errors", [])))
+        if left < 0 and problem.get("errors"):
+            problem["errors"] = []
+            problem["detail"] += " Which ones is left out, for the answer is long enough; send fewer at once."
+
+
 def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
     """Status, detail and further members of the problem (``headers`` are the response's)."""
     match error:
@@ -90,12 +112,15 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
             return 413, str(error), {}
         case PermissionDenied():
             return 403, str(error), {}
-        case Unavailable() | OperationalError() | InterfaceError():
+        case Crowded():
+            headers = {"Retry-After": str(CROWDED_SECONDS)}
+            return (429 if error.own else 503), str(error), {"headers": headers}
+        case Unavailable() | OperationalError() | InterfaceError() | db.StatementFailed():
             return _unavailable(error)
-        case InternalError() if db.is_unfit(error):
+        case InternalError() if db.is_away(error):
             return _unavailable(error)
         case exceptions.ValidationError():
-            errors = _errors(_flat(error.detail))
+            errors = _errors(bounded(_flat(error.detail)))
             return 400, "Some fields were refused.", {"kind": "invalid-input", "errors": errors}
         case exceptions.APIException():
             kind = getattr(error, "kind", "")

@@ -1,18 +1,32 @@
-"""How an endpoint is described to OpenAPI: one decorator, so that none forgets its errors."""
+"""How an endpoint is described to OpenAPI: one decorator, so that none forgets its errors; and where that is served."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from threading import Lock
+from typing import Any, ClassVar, TypeVar
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.extensions import (
+    OpenApiAuthenticationExtension,
+    OpenApiSerializerExtension,
+    OpenApiSerializerFieldExtension,
+)
+from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
 from jobs.api.problems import MEDIA_TYPE
-from jobs.api.serializers import ProblemSerializer
+from jobs.api.serializers.shared import ProblemSerializer
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALWAYS = (400, 401, 403, 429, 503)
 _OF_WRITES = (409, 422)
+_KEPT_FOR_SECONDS = 300
+_NULL = {"type": "null"}
 _MEANING = {
     400: "Malformed: `errors` names each field.",
     401: "No key, or none that is valid.",
@@ -77,7 +91,6 @@ def endpoint(
         return extend_schema(
             summary=summary,
             description=f"{summary}.",
-            tags=[operation_id.rpartition("_")[0]],
             request=request,
             responses=_answers(responses, {*_ALWAYS, *problems, *(_OF_WRITES if writes else ())}),
             parameters=[*parameters, *((IDEMPOTENCY_KEY,) if writes else ())],
@@ -98,24 +111,110 @@ def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
     return described
 
 
-class VariantsScheme(OpenApiSerializerExtension):
-    """How OpenAPI describes ``Variants``."""
+class ShapeScheme(PydanticExtension):
+    """How OpenAPI 3.0 describes ``jobs.shapes``, of which pydantic tells in JSON Schema 2020-12."""
 
-    target_class = "jobs.api.serializers.shared.Variants"
+    target_class = "jobs.shapes.base.Described"
+    priority = 1
+
+    def get_name(self, auto_schema: Any, direction: Any) -> str:
+        name = super().get_name(auto_schema, direction)
+        return str(self.target.model_config.get("title") or name)
+
+    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        # As it is read, for answers too: a field with a default may be missing.
+        schema = self.target.model_json_schema(mode="validation")
+        translation = _Translation(schema.pop("$defs", {}), of_request=direction == "request")
+        for name, part in translation.components():
+            component = ResolvedComponent(name, ResolvedComponent.SCHEMA, part, object=name)
+            auto_schema.registry.register_on_missing(component)
+        return translation.of(schema)
+
+
+class ShownScheme(OpenApiSerializerExtension):
+    """A shape that is answered: every field of it is there."""
+
+    target_class = "jobs.api.serializers.shared.Shown"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        shapes = [auto_schema.resolve_serializer(shape, direction).ref for shape in self.target.variants]
-        return {self.target.keyword: shapes, "description": self.target.__doc__}
+        schema = ShapeScheme(self.target.shape).map_serializer(auto_schema, direction)
+        for told in schema["properties"].values():
+            told.pop("default", None)
+        return schema | {"required": list(schema["properties"])}
+
+
+class ShapedScheme(OpenApiSerializerFieldExtension):
+    """A shape as a part of a serializer."""
+
+    target_class = "jobs.api.serializers.shared.Shaped"
+
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+        reference: dict[str, Any] = auto_schema.resolve_serializer(self.target.shape, direction).ref
+        return reference
+
+
+class _Translation:
+    """From JSON Schema to OpenAPI 3.0, where ``parts`` are what the schema refers to."""
+
+    def __init__(self, parts: dict[str, Any], *, of_request: bool) -> None:
+        self._parts, self._of_request = parts, of_request
+
+    def components(self) -> Iterator[tuple[str, Any]]:
+        """Those parts that become components; enumerations are put in place, and named by drf-spectacular."""
+        for name, part in self._parts.items():
+            if "enum" not in part:
+                yield self._name(name), self.of(part)
+
+    def of(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.of(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        told = {
+            name: {field: self.of(value) for field, value in part.items()}
+            if name == "properties"
+            else self.of(part)
+            for name, part in node.items()
+            if name != "title" and not (name == "default" and part in (None, ""))
+        }
+        if "$ref" in told:
+            to = str(told.pop("$ref"))
+            told |= self._reference(to, alone=not told)
+        if "const" in told:
+            told["enum"] = [told.pop("const")]
+        if told.get("type") == "number":
+            told["format"] = "double"
+        if "discriminator" in told:
+            mapping = told["discriminator"]["mapping"]
+            mapping |= {tag: self._reference(to, alone=True)["$ref"] for tag, to in mapping.items()}
+        elif "oneOf" in told:
+            told["anyOf"] = told.pop("oneOf")  # some documents fit more than one
+        if not self._of_request and told.get("additionalProperties") is False:
+            del told["additionalProperties"]  # a later release may answer more
+        if _NULL in told.get("anyOf", ()):
+            [whole] = [each for each in told.pop("anyOf") if each != _NULL]
+            told = ({"allOf": [whole]} if "$ref" in whole else whole) | told | {"nullable": True}
+        return told
+
+    def _reference(self, to: str, *, alone: bool) -> dict[str, Any]:
+        name = to.rpartition("/")[2]
+        part = self._parts[name]
+        if "enum" in part:
+            return {"type": part["type"], "enum": part["enum"]}
+        reference = {"$ref": f"#/components/schemas/{self._name(name)}"}
+        return reference if alone else {"allOf": [reference]}
+
+    def _name(self, part: str) -> str:
+        return f"{self._parts[part]['title']}{'Request' if self._of_request else ''}"
 
 
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """What drf-spectacular cannot be told of a single call; runs over the whole description."""
     components = result["components"]["schemas"]
-    for name, component in components.items():
-        # Requests are read by ``jobs.actions.fields.Fields``, which refuses what it does not know.
-        if name.endswith("Request") and component.get("type") == "object":
-            component.setdefault("additionalProperties", False)
+    for path, operations in result["paths"].items():
+        for operation in operations.values():
+            operation["tags"] = [_noun(path)]
     for operation in (found for path in result["paths"].values() for found in path.values()):
         if any(parameter["name"] == "fields" for parameter in operation.get("parameters", ())):
             _allow_some_fields(operation, components)
@@ -123,6 +222,11 @@ def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             if {"oneOf", "anyOf"} & components[_name(media["schema"])].keys():
                 operation["requestBody"]["required"] = True
     return result
+
+
+def _noun(path: str) -> str:
+    """What a path is about, and so the module of a generated client that holds its calls."""
+    return path.removeprefix("/api/v1/").partition("/")[0].replace("-", "_")
 
 
 def _allow_some_fields(operation: dict[str, Any], components: dict[str, Any]) -> None:
@@ -152,3 +256,42 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "http", "scheme": "bearer", "bearerFormat": "ck_<prefix>_<secret>"}
+
+
+class DescriptionView(SpectacularAPIView):
+    """``/api/schema``, built once a process and kind: it is public, so asking for it must cost nothing.
+
+    The same for everybody; nothing but the kind of document that is asked for changes it.
+    """
+
+    authentication_classes = ()
+    #: Body and headers by media type.
+    _built: ClassVar[dict[str, tuple[bytes, dict[str, str]]]] = {}
+    _building: ClassVar[Lock] = Lock()
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        renderer: Any = request.accepted_renderer
+        # Those who ask while it is built wait for it, instead of building it as well.
+        with self._building:
+            if renderer.media_type not in self._built:
+                self._built[renderer.media_type] = self._build(request, renderer)
+        body, headers = self._built[renderer.media_type]
+        plain: HttpRequest = request._request
+        unchanged = get_conditional_response(plain, etag=headers["ETag"])
+        if unchanged is None:
+            return HttpResponse(body, content_type=renderer.media_type, headers=headers)
+        assert isinstance(unchanged, HttpResponse)
+        for name, value in headers.items():
+            unchanged.headers[name] = value
+        return unchanged
+
+    def _build(self, request: Request, renderer: Any) -> tuple[bytes, dict[str, str]]:
+        generator = self.generator_class(urlconf=self.urlconf, api_version=None, patterns=self.patterns)
+        body = renderer.render(generator.get_schema(request=None, public=True), renderer.media_type, {})
+        return body, {
+            "ETag": f'"{sha256(body).hexdigest()[:32]}"',
+            "Cache-Control": f"public, max-age={_KEPT_FOR_SECONDS}",
+            "Vary": "Accept",
+            "Content-Disposition": f'inline; filename="{self._get_filename(request, None)}"',
+        }

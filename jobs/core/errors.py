@@ -3,34 +3,91 @@
 Messages say what was wrong, where, and what would be right, because they are shown to the person who can mend it:
 the API renders them as problem+json, the admin as form errors, commands on stderr. Anything outside this tree that
 reaches an entry point is a defect.
+
+What is said of input that is refused is bounded wherever it is raised, so that a megabyte of nonsense is answered by
+some kilobytes: enough to mend it. What is left out is said to be.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+MAX_FIELDS = 20
+MAX_BYTES = 16_384
+_LONGEST_FIELD = 300
+_LONGEST_NAME = 40
+#: Of one message: all names of a tenant's job types fit.
+_LONGEST_MESSAGE = 6_000
+_MORE = f"More is wrong than this; these are the first {MAX_FIELDS} fields or {MAX_BYTES:,} bytes. Mend them first."
+
+#: What pydantic finds, by its name for it.
+_WORDS = {
+    "missing": "Is required.",
+    "string_type": "Must be a text.",
+    "bool_type": "Must be true or false.",
+    "bool_parsing": "Must be true or false.",
+    "list_type": "Must be a list.",
+    "dict_type": "Must be an object.",
+    "model_type": "Must be an object.",
+    "model_attributes_type": "Must be an object.",
+}
+#: It follows from another finding.
+_NO_FAULT = "default_factory_not_called"
 
 
 class CarillonError(Exception):
     """Base of everything below."""
 
 
-class InvalidInput(CarillonError):
+class InvalidInput(CarillonError, ValueError):
     """Input that can never be accepted. Nothing was changed.
 
+    A ``ValueError``, so that validators of pydantic models may raise it.
+
     ``errors`` maps a field path in the caller's own words (``"schedule.cron"``, ``"payload.headers"``) to one or more
-    sentences, each saying what was wrong and what would be right.
+    sentences, each saying what was wrong and what would be right. Few are kept of very many (``bounded``).
     """
 
     def __init__(self, errors: Mapping[str, str | Sequence[str]]) -> None:
-        self.errors: dict[str, list[str]] = {
-            field: [messages] if isinstance(messages, str) else list(messages)
-            for field, messages in errors.items()
-        }
+        self.errors = bounded(errors)
         super().__init__(
             "; ".join(f"{field}: {' '.join(messages)}" for field, messages in self.errors.items())
         )
 
     def under(self, prefix: str) -> "InvalidInput":
         """The same error with every field path moved below ``prefix``."""
-        return InvalidInput({f"{prefix}.{field}" if field else prefix: m for field, m in self.errors.items()})
+        return InvalidInput(
+            {
+                f"{prefix}{'' if field.startswith('[') or not field else '.'}{field}": messages
+                for field, messages in self.errors.items()
+            }
+        )
+
+
+class Complaints:
+    """Gathers what is wrong, so that a caller who made four mistakes learns of four."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[str]] = {}
+
+    def complain(self, name: str, message: str) -> None:
+        """Note ``message`` about the field ``name``."""
+        self.found.setdefault(name, []).append(message)
+
+    def collect(self, read: Callable[[], T], *, under: str = "") -> T | None:
+        """What ``read`` returns, or None with its ``InvalidInput`` noted below the path ``under``."""
+        try:
+            return read()
+        except InvalidInput as error:
+            for name, messages in (error.under(under) if under else error).errors.items():
+                self.found.setdefault(name, []).extend(messages)
+            return None
+
+    def finish(self) -> None:
+        """Raise ``InvalidInput`` with every complaint, if there is one."""
+        if self.found:
+            raise InvalidInput(self.found)
 
 
 class NotFound(CarillonError):
@@ -57,5 +114,127 @@ class Unavailable(CarillonError):
     """A server that Carillon needs (Postgres, the broker) did not answer. Worth trying again."""
 
 
+class Crowded(CarillonError):
+    """As many requests wait in this process as may: come again a little later. ``own``: some are this tenant's."""
+
+    def __init__(self, *, own: bool) -> None:
+        self.own = own
+        super().__init__(
+            "You have as many requests waiting here as you may, claims and event streams: close one, or try again."
+            if own
+            else "This server holds as many waiting requests as it may; try again, or do not wait."
+        )
+
+
 class ScheduleError(CarillonError):
     """A stored schedule that can no longer be computed (a zone that left the database, for one)."""
+
+
+def unknown(
+    given: Iterable[object],
+    *,
+    known: Collection[str],
+    what: str = "field",
+    hints: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """A complaint of each name that is not ``known``. The known ones are told once, and few are looked for.
+
+    ``hints`` say what to do instead about some of them.
+    """
+    found: dict[str, str] = {}
+    told = f"Unknown {what}; " + (f"the {what}s are {', '.join(known)}." if known else "there are none here.")
+    for name in given:
+        if name in known:
+            continue
+        hint = (hints or {}).get(str(name))
+        found[str(name)[:_LONGEST_NAME]] = hint or told
+        if not hint:
+            told = f"Unknown {what}."
+        if len(found) > MAX_FIELDS:
+            break
+    return found
+
+
+def bounded(errors: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+    """The first ``MAX_FIELDS`` fields with their messages, in at most ``MAX_BYTES``; says when there are more."""
+    kept: dict[str, list[str]] = {}
+    left = MAX_BYTES
+    for field, given in errors.items():
+        for message in [given] if isinstance(given, str) else given:
+            if message == _MORE:
+                continue  # it was bounded before, under another name
+            told = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+            left -= len(json.dumps((field[:_LONGEST_FIELD], told)))
+            if left < 0 or (field[:_LONGEST_FIELD] not in kept and len(kept) == MAX_FIELDS):
+                return kept | {"": [*kept.get("", []), _MORE]}
+            kept.setdefault(field[:_LONGEST_FIELD], []).append(told)
+    if any(_MORE in given for given in errors.values() if not isinstance(given, str)):
+        kept.setdefault("", []).append(_MORE)
+    return kept
+
+
+def refusal(
+    findings: Iterable[Mapping[str, Any]],
+    *,
+    known: Collection[str],
+    hints: Mapping[str, str] | None = None,
+    tagged: bool = False,
+) -> InvalidInput:
+    """A reader's ``findings`` (pydantic's ``ValidationError.errors()``) in our words, by the path of each field.
+
+    The one home of that translation. It never repeats the value that was sent, for payloads hold secrets.
+
+    ``known`` are the fields of the object that was read; ``hints`` say what to do about some that are not, or are
+    missing, and under the empty name about what is no such object. ``tagged``: each path begins with the name of the
+    variant that was read, which is no part of it.
+    """
+    errors: dict[str, list[str]] = {}
+    strange = []
+    for finding in findings:
+        place, kind = finding["loc"][tagged:], finding["type"]
+        if kind == "extra_forbidden" and len(place) == 1:
+            strange.append(place[0])
+        elif kind != _NO_FAULT:
+            for path, messages in _told(finding, _path(place), hints or {}).items():
+                errors.setdefault(path, []).extend(messages)
+    for name, message in unknown(strange, known=known, hints=hints).items():
+        errors.setdefault(name, []).append(message)
+    return InvalidInput(errors)
+
+
+def _told(finding: Mapping[str, Any], path: str, hints: Mapping[str, str]) -> dict[str, list[str]]:
+    kind, context = finding["type"], finding.get("ctx", {})
+    if kind == "value_error":
+        error = context["error"]
+        if isinstance(error, InvalidInput):
+            return (error.under(path) if path else error).errors
+        return {path: [str(error)]}
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        field = str(context["discriminator"]).strip("'")
+        words = _listed(context.get("expected_tags", ""))
+        told = f"Must be one of {words}." if words else hints.get(field, "Is required.")
+        return {f"{path}.{field}".removeprefix("."): [told]}
+    if kind in ("enum", "literal_error"):
+        return {path: [f"Must be one of {_listed(context['expected'])}."]}
+    if kind in ("too_short", "too_long"):
+        most = context.get("max_length")
+        return {
+            path: [
+                f"Must hold at least {context['min_length']:,}."
+                if most is None
+                else f"Must hold at most {most:,}."
+            ]
+        }
+    if path in hints and kind in ("missing", "model_type", "model_attributes_type"):
+        return {path: [hints[path]]}
+    return {path: [_WORDS.get(kind) or finding["msg"]]}
+
+
+def _listed(expected: str) -> str:
+    """``'a', 'b' or 'c'`` as ``a, b, c``."""
+    return expected.replace("'", "").replace(" or ", ", ")
+
+
+def _path(place: Iterable[str | int]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    return "".join(steps).removeprefix(".")

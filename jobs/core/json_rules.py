@@ -3,13 +3,15 @@
 Postgres cannot store NUL or lone surrogates, no two JSON readers agree on integers beyond 2^53 or on repeated
 keys, and deep nesting overruns the stack of most of them. All of it is refused here by ``InvalidInput`` with
 the exact path, before it can become an error 500 or a row that nobody can read. Every check is iterative: no
-input can exhaust our own stack, and none costs more than a pass over its bytes.
+input can exhaust our own stack, and none costs more than a few passes over its bytes, which run in C.
 """
 
 import json
 import math
 import re
-from typing import NoReturn
+from collections.abc import Iterable
+from itertools import accumulate, chain, islice
+from typing import NoReturn, cast
 
 from jobs.core.errors import InvalidInput
 
@@ -21,39 +23,63 @@ _MOST_DIGITS = 100
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 #: Bidirectional overrides and isolates: they make one name look like another.
 _DECEPTIVE = re.compile("[\u202a-\u202e\u2066-\u2069]")
-#: A whole string (possessive: no backtracking over a megabyte of it), or one bracket outside of strings.
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-
-#: Where a value stands: the place of its container, then its key or index there. The outermost has no place.
-_Place = tuple["_Place | None", str | int]
+#: A whole string (possessive: no backtracking over a megabyte of it).
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = bytes(code for code in range(256) if code not in _STEPS)
+_SCALARS = {str, int, float, bool, type(None)}
+_PLAIN = _SCALARS | {dict, list}
 
 
 def check_json(
-    value: object, *, field: str, max_bytes: int, max_depth: int = MAX_DEPTH, quota: str = ""
-) -> None:
+    value: object,
+    *,
+    field: str,
+    max_bytes: int | None = None,
+    max_depth: int = MAX_DEPTH,
+    quota: str = "",
+) -> int:
     """Refuse a parsed JSON value that Postgres or another reader could not hold.
 
-    ``max_bytes`` bounds its compact UTF-8 encoding, ``max_depth`` its nested arrays and objects; ``quota`` names where
-    the former comes from. Raises ``InvalidInput`` under the exact path of the first fault, such as
-    ``payload.body.items[3]``.
+    ``max_bytes`` bounds its compact UTF-8 encoding (None: its text was bounded before it was parsed), ``max_depth`` its
+    nested arrays and objects; ``quota`` names where the former comes from. Raises ``InvalidInput`` under the exact path
+    of a fault, such as ``payload.body.items[3]``: the first of those that lie least deep. Returns the size of the
+    encoding, 0 without ``max_bytes``.
     """
-    pending: list[tuple[object, _Place | None, int]] = [(value, None, 0)]
+    #: Values by depth. Each depth is looked at as a whole, which runs in C; a fault is placed once there is one.
+    levels = [[value]]
     least_bytes = 0
-    while pending:
-        item, place, depth = pending.pop()
-        # Counted on the way, because a small object that holds another many times over has no end in sight.
-        least_bytes += len(item) + 2 if isinstance(item, str) else 1
-        if least_bytes > max_bytes:
-            _refuse_size(field, max_bytes, quota)
-        if isinstance(item, dict | list):
-            if depth == max_depth:
-                _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
-            pending.extend(reversed(_children(item, field, place, depth)))
-        elif fault := _fault(item):
-            _refuse(field, place, fault)
-    encoded = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    if len(encoded) > max_bytes:
+    while level := levels[-1]:
+        kinds = set(map(type, level))
+        if max_bytes is not None:
+            # Counted on the way, because a small object that holds another many times over has no end in sight.
+            least_bytes += len(level) + sum(len(item) for item in level if type(item) is str)
+            if least_bytes > max_bytes:
+                _refuse_size(field, max_bytes, quota)
+        if not _is_sound(level, kinds):
+            for index, item in enumerate(level):
+                if fault := _fault(item):
+                    _refuse(field, _place(levels, index), fault)
+        if kinds <= _SCALARS:
+            break
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if containers and len(levels) > max_depth:
+            place = _place(levels, _index_of(level, containers[0]))
+            _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
+        objects = [item for item in containers if isinstance(item, dict)]
+        if max_bytes is not None:
+            least_bytes += sum(len(key) for key in chain.from_iterable(objects) if isinstance(key, str))
+            if least_bytes + sum(map(len, containers)) > max_bytes:
+                _refuse_size(field, max_bytes, quota)
+        if not _has_sound_keys(objects):
+            _refuse_key(objects, field, levels)
+        levels.append(list(chain.from_iterable(map(_values, containers))))
+    if max_bytes is None:
+        return 0
+    size = len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+    if size > max_bytes:
         _refuse_size(field, max_bytes, quota)
+    return size
 
 
 def check_text(value: object, *, field: str, max_length: int) -> None:
@@ -72,16 +98,23 @@ def check_text(value: object, *, field: str, max_length: int) -> None:
 
 def nesting_exceeds(raw: bytes, max_depth: int) -> bool:
     """Whether the JSON text ``raw`` nests arrays and objects deeper than ``max_depth``; does not parse."""
-    depth = 0
-    for match in _STRING_OR_BRACKET.finditer(raw):
-        token = raw[match.start()]
-        if token in b"[{":
-            depth += 1
-            if depth > max_depth:
-                return True
-        elif token in b"]}":
-            depth -= 1
-    return False
+    brackets = _STRING.sub(b"", raw).translate(None, delete=_NO_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > max_depth
+
+
+def read_json(raw: bytes) -> object:
+    """As ``loads_strict`` and then ``check_json`` without a limit of bytes, in fewer passes where nothing is wrong."""
+    try:
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (InvalidInput, ValueError, RecursionError):
+        value = loads_strict(raw)
+    try:
+        check_json(value, field="")
+    except InvalidInput:
+        if nesting_exceeds(raw, MAX_DEPTH):
+            _refuse_depth()
+        raise
+    return value
 
 
 def loads_strict(raw: bytes) -> object:
@@ -93,7 +126,7 @@ def loads_strict(raw: bytes) -> object:
     their path.
     """
     if nesting_exceeds(raw, MAX_DEPTH):
-        _refuse("", None, f"Nested deeper than {MAX_DEPTH} levels; flatten it.")
+        _refuse_depth()
     try:
         return json.loads(
             raw.decode("utf-8"),
@@ -110,24 +143,66 @@ def loads_strict(raw: bytes) -> object:
         ) from error
 
 
-def _children(
-    item: dict[object, object] | list[object], field: str, place: _Place | None, depth: int
-) -> list[tuple[object, _Place | None, int]]:
-    if isinstance(item, list):
-        return [(child, (place, index), depth + 1) for index, child in enumerate(item)]
-    children: list[tuple[object, _Place | None, int]] = []
-    for key, child in item.items():
-        if not isinstance(key, str):
-            _refuse(field, place, f"The key {key!r:.40} is not a text.")
-        if fault := _text_fault(key):
-            _refuse(field, (place, key), f"In the key: {fault}")
-        children.append((child, (place, key), depth + 1))
-    return children
+def _values(item: dict[str, object] | list[object]) -> Iterable[object]:
+    return item if isinstance(item, list) else item.values()
+
+
+def _is_sound(level: list[object], kinds: set[type]) -> bool:
+    """Whether none of the scalars among ``level``, whose types are ``kinds``, has a ``_fault``. False says maybe."""
+    if not kinds <= _PLAIN:
+        return False
+    if int in kinds:
+        integers = [item for item in level if type(item) is int]
+        if min(integers) < -LARGEST_INTEGER or max(integers) > LARGEST_INTEGER:
+            return False
+    if float in kinds:
+        numbers = [item for item in level if type(item) is float]
+        if not all(map(math.isfinite, numbers)) or max(map(abs, numbers)) > LARGEST_INTEGER:
+            return False
+    return str not in kinds or _UNSTORABLE.search("".join([i for i in level if type(i) is str])) is None
+
+
+def _has_sound_keys(objects: list[dict[object, object]]) -> bool:
+    if not set(map(type, chain.from_iterable(objects))) <= {str}:
+        return False
+    return _UNSTORABLE.search("".join(cast(Iterable[str], chain.from_iterable(objects)))) is None
+
+
+def _refuse_key(objects: list[dict[object, object]], field: str, levels: list[list[object]]) -> None:
+    """Refuse the first key of the ``objects``, those of the last of ``levels``, that is no storable text."""
+    for holder in objects:
+        if _has_sound_keys([holder]):
+            continue
+        place = _place(levels, _index_of(levels[-1], holder))
+        for key in holder:
+            if not isinstance(key, str):
+                _refuse(field, place, f"The key {key!r:.40} is not a text.")
+            if fault := _text_fault(key):
+                _refuse(field, (*place, key), f"In the key: {fault}")
+
+
+def _index_of(level: list[object], wanted: object) -> int:
+    return next(index for index, item in enumerate(level) if item is wanted)
+
+
+def _place(levels: list[list[object]], index: int) -> tuple[str | int, ...]:
+    """The path to the value at ``index`` of the last of ``levels``: each holds the children of the one before."""
+    steps: list[str | int] = []
+    for level in reversed(levels[:-1]):
+        for above, item in enumerate(level):
+            if not isinstance(item, dict | list):
+                continue
+            if index < len(item):
+                steps.append(index if isinstance(item, list) else next(islice(item, index, None)))
+                index = above
+                break
+            index -= len(item)
+    return tuple(reversed(steps))
 
 
 def _fault(item: object) -> str | None:
-    """What is wrong with a scalar, or None."""
-    if item is None or isinstance(item, bool):
+    """What is wrong with a scalar; None for a sound one, and for what holds others."""
+    if item is None or isinstance(item, bool | dict | list):
         return None
     if isinstance(item, str):
         return _text_fault(item)
@@ -153,17 +228,17 @@ def _text_fault(text: str) -> str | None:
     return f"{kind} at position {match.start()} cannot be stored; remove it."
 
 
-def _refuse(field: str, place: _Place | None, message: str) -> NoReturn:
-    steps = []
-    while place is not None:
-        place, step = place
-        steps.append(_step(step))
-    raise InvalidInput({(field + "".join(reversed(steps))).removeprefix("."): message})
+def _refuse(field: str, place: Iterable[str | int], message: str) -> NoReturn:
+    raise InvalidInput({(field + "".join(map(_step, place))).removeprefix("."): message})
+
+
+def _refuse_depth() -> NoReturn:
+    _refuse("", (), f"Nested deeper than {MAX_DEPTH} levels; flatten it.")
 
 
 def _refuse_size(field: str, max_bytes: int, quota: str) -> NoReturn:
     limit = f"{max_bytes} bytes as JSON" + (f", the quota {quota}" if quota else "")
-    _refuse(field, None, f"Takes more than {limit}; send a reference to it instead.")
+    _refuse(field, (), f"Takes more than {limit}; send a reference to it instead.")
 
 
 def _step(step: str | int) -> str:
@@ -180,7 +255,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                _refuse("", None, f"The key {_step(key).strip('.')} is given twice in one object.")
+                _refuse("", (), f"The key {_step(key).strip('.')} is given twice in one object.")
             seen.add(key)
     return mapping
 
@@ -188,16 +263,16 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _parse_int(digits: str) -> int:
     # Before int(): its cost grows with the square of the length.
     if len(digits) > _MOST_DIGITS:
-        _refuse("", None, f"An integer of {len(digits)} digits is too long; send it as a string.")
+        _refuse("", (), f"An integer of {len(digits)} digits is too long; send it as a string.")
     return int(digits)
 
 
 def _parse_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        _refuse("", None, f"The number {text[:_LONGEST_KEY_SHOWN]} is too large; send it as a string.")
+        _refuse("", (), f"The number {text[:_LONGEST_KEY_SHOWN]} is too large; send it as a string.")
     return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    _refuse("", None, f"{name} is not JSON; send null or a string.")
+    _refuse("", (), f"{name} is not JSON; send null or a string.")

@@ -5,7 +5,7 @@ type can be called so. Callers see and write ``billing``.
 """
 
 MARK = "@"
-#: What is left of the column beside the mark and the largest tenant id.
+#: The rest of the column beside the mark and the largest tenant id.
 LONGEST_NAME = 40
 
 

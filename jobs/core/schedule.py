@@ -19,15 +19,11 @@ from zoneinfo import ZoneInfo
 from jobs.core.calendar.occurrences import Fate, occurrences
 from jobs.core.cron import CronExpression, parse_cron
 from jobs.core.errors import InvalidInput, ScheduleError
+from jobs.core.instants import EARLIEST, LATEST, TICK
 from jobs.core.policies import CronDialect, DstPolicy
-from jobs.core.timezones import canonical_timezone, load_zone
+from jobs.core.timezones import load_zone
 
-#: Every instant Carillon accepts or makes lies in here, as the tables' CHECKs demand.
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 SHORTEST_INTERVAL = timedelta(seconds=1)
-LONGEST_INTERVAL = timedelta(days=366)
-_TICK = timedelta(microseconds=1)
 
 
 class ScheduleType(StrEnum):
@@ -104,7 +100,7 @@ def expression_of(schedule: Schedule) -> CronExpression:
 
 def within_bounds(schedule: Schedule, *, after: datetime, until: datetime) -> tuple[datetime, datetime]:
     """The stretch ``after < t <= until`` as far as the schedule's own bounds and the years 2000 to 2100 let it be."""
-    after = max(after, (schedule.starts_at or EARLIEST) - _TICK, EARLIEST - _TICK)
+    after = max(after, (schedule.starts_at or EARLIEST) - TICK, EARLIEST - TICK)
     return after, min(until, schedule.ends_at or LATEST, LATEST)
 
 
@@ -150,97 +146,3 @@ def _cron_firings(
         if occurrence.fate is not Fate.LEFT_OUT and occurrence.at > last:
             last = occurrence.at
             yield last
-
-
-#: The field of the API each type is made of; the others must be absent.
-_MADE_OF = {
-    ScheduleType.CRON: "cron",
-    ScheduleType.INTERVAL: "every_seconds",
-    ScheduleType.ONCE: "run_at",
-    ScheduleType.IMMEDIATE: None,
-}
-
-
-def validate(schedule: Schedule) -> None:
-    """Refuse a schedule that is malformed, ambiguous or can never fire.
-
-    Raises ``InvalidInput`` with every fault found, under the API's names: ``cron``, ``timezone``,
-    ``every_seconds``, ``run_at``, ``starts_at``, ``ends_at``, ``dst_policy``, ``cron_dialect``.
-    Whether ``run_at`` is past is the caller's to ask, of the database's clock.
-    """
-    errors: dict[str, list[str]] = {}
-    for check in (_check_parts, _check_cron, _check_interval, _check_times):
-        try:
-            check(schedule)
-        except InvalidInput as error:
-            errors |= {name: messages for name, messages in error.errors.items() if name not in errors}
-    if errors:
-        raise InvalidInput(errors)
-    _check_fires(schedule)
-
-
-def _check_parts(schedule: Schedule) -> None:
-    """Exactly the field its type is made of is given."""
-    given = {"cron": schedule.cron, "every_seconds": schedule.every, "run_at": schedule.run_at}
-    needed = _MADE_OF[schedule.type]
-    errors = {
-        name: f"Does not belong to a schedule of type {schedule.type}; leave it out or change the type."
-        for name, value in given.items()
-        if name != needed and value is not None
-    }
-    if needed is not None and given[needed] is None:
-        errors[needed] = f"A schedule of type {schedule.type} needs it."
-    if errors:
-        raise InvalidInput(errors)
-
-
-def _check_cron(schedule: Schedule) -> None:
-    errors: dict[str, list[str]] = {}
-    if schedule.dst_policy not in list(DstPolicy):
-        errors["dst_policy"] = [f"Must be one of {', '.join(DstPolicy)}."]
-    try:
-        canonical_timezone(schedule.timezone)
-    except InvalidInput as error:
-        errors |= error.errors
-    if schedule.cron_dialect not in list(CronDialect):
-        errors["cron_dialect"] = [f"Must be one of {', '.join(CronDialect)}."]
-    elif schedule.cron is not None:
-        try:
-            parse_cron(schedule.cron, schedule.cron_dialect)
-        except InvalidInput as error:
-            errors |= error.errors
-    if errors:
-        raise InvalidInput(errors)
-
-
-def _check_interval(schedule: Schedule) -> None:
-    if schedule.every is not None and not SHORTEST_INTERVAL <= schedule.every <= LONGEST_INTERVAL:
-        longest = int(LONGEST_INTERVAL.total_seconds())
-        raise InvalidInput({"every_seconds": f"Must be from 1 to {longest} seconds (366 days)."})
-
-
-def _check_times(schedule: Schedule) -> None:
-    times = {"run_at": schedule.run_at, "starts_at": schedule.starts_at, "ends_at": schedule.ends_at}
-    errors = {}
-    for name, value in times.items():
-        if value is not None and value.utcoffset() is None:
-            errors[name] = "Has no offset from UTC; write it like 2030-01-31T02:00:00Z."
-        elif value is not None and not EARLIEST <= value <= LATEST:
-            errors[name] = "Must lie between 2000-01-01 and 2100-01-01."
-    if errors:
-        raise InvalidInput(errors)
-    run_at, starts_at, ends_at = times.values()
-    if starts_at is not None and ends_at is not None and starts_at >= ends_at:
-        raise InvalidInput({"ends_at": "Must be later than starts_at."})
-    if run_at is not None and not (starts_at or EARLIEST) <= run_at <= (ends_at or LATEST):
-        raise InvalidInput({"run_at": "Must lie between starts_at and ends_at, or it never fires."})
-
-
-def _check_fires(schedule: Schedule) -> None:
-    """A cron schedule with a fixed window names at least one instant in it."""
-    if schedule.type != ScheduleType.CRON or schedule.starts_at is None or schedule.ends_at is None:
-        return
-    if next_fire(schedule, after=schedule.starts_at - _TICK) is None:
-        raise InvalidInput(
-            {"ends_at": "The expression names no time between starts_at and ends_at; move one of them."}
-        )

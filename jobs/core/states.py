@@ -61,8 +61,8 @@ IN_FLIGHT = frozenset({TriggerState.QUEUED, TriggerState.RUNNING})
 #: States dispatch may take.
 DISPATCHABLE = frozenset({TriggerState.PENDING, TriggerState.RETRYING})
 
-#: What the store's indexes know of a state. A claim moves no trigger from one phase to another, so that it touches no
-#: index; ``dead`` is told from the other ends for the dead letters.
+#: Phases: the store's indexes know only these of a state. A claim moves no trigger from one phase to another, so that
+#: it touches no index; ``dead`` has a phase of its own, so that dead letters are indexed.
 PHASES = {
     TriggerState.PENDING: "pending",
     TriggerState.RETRYING: "retrying",

@@ -8,6 +8,7 @@ connection's lock may be held; ours only raises a flag, and ``tick`` leaves at i
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -76,6 +77,7 @@ class LeaderScheduler(Scheduler):
             publish=publisher,
             ready=publisher.ready,
             abreast=True,
+            wake=self._wake,
         )
         beat_init.connect(self._install_signals, weak=False)
 
@@ -85,6 +87,11 @@ class LeaderScheduler(Scheduler):
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
+
+    def _wake(self) -> None:
+        """End the sleep, or the next one: a step beside dispatch made work for it. Called from any thread."""
+        with suppress(BlockingIOError):  # then it has been told often enough
+            os.write(self._wake_write, b"\0")
 
     def _ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True

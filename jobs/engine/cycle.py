@@ -1,35 +1,36 @@
-"""One turn of a beat: lead, materialize, dispatch, catch up, reap, keep house; then say how long to sleep (DESIGN §6).
+"""A beat's turn: lead, and dispatch before all else; then say how long to sleep (DESIGN §6).
 
-Steps are bounded in rows, and the database bounds each statement in time, so a turn is far shorter than the lease.
-When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
+What else a leader does are steps of their own (``jobs.engine.steps``), which run beside dispatch on two threads with a
+connection each (``abreast``), or, stepped by hand, before and after it. A step that fails or is slow is its own trouble
+alone. When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
 """
 
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
-
 from jobs.conf import EngineSettings
+from jobs.core.backlog import News
 from jobs.engine.dispatcher import Lane, Message, dispatch
 from jobs.engine.firing.agenda import Agenda
 from jobs.engine.firing.catchup import CatchUps
-from jobs.engine.firing.crowd import Crowd
 from jobs.engine.firing.materializer import materialize
 from jobs.engine.firing.pace import Pace
+from jobs.engine.firing.zones import ZoneRules
 from jobs.engine.housekeeper import Housekeeper
 from jobs.engine.leader import Leader
-from jobs.engine.reaper import reap
+from jobs.engine.reaper import Patience, reap_leases, reap_messages
+from jobs.engine.steps.abreast import AWAY_SECONDS, Abreast
+from jobs.engine.steps.step import Step
 from jobs.limits import Rates, shared_buckets
 from jobs.store import db
 from jobs.store import dispatch as dispatch_store
 from jobs.store.insight.clocks import Drift
 from jobs.store.leases import Reign
 from jobs.telemetry import get_logger
+from tenants.clock import database_now
 
 log = get_logger()
 
@@ -38,22 +39,27 @@ BLOCKED_SECONDS = 0.05
 #: Unless it waits for queues that hold enough for their workers until then: a look costs as much for few as for many.
 AMPLE_SECONDS = 0.15
 REAP_EVERY_SECONDS = 1.0
-AWAY_SECONDS = 1.0
-#: A new leader takes back what its predecessor queued longer ago than this and nobody claimed: it may have died between
-#: commit and publish, and the usual deadline would make that firing later than a change of leaders may.
+#: A leader that could not dispatch for so long lets another beat try.
+GIVE_UP_SECONDS = 10.0
+#: A new leader takes back triggers that were queued longer ago than this and not claimed: the old one may have died
+#: between commit and publish, and the usual deadline would make them later than a change of leaders may.
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
-#: How long a turn may keep on-time work waiting for the sake of the past.
+MISSED_EVERY_SECONDS = 0.25
+MISSED_BATCH = 1000
+#: How long catch-up may keep other steps of its thread waiting.
 CATCH_UP_BUDGET = timedelta(milliseconds=75)
 RELEASE_JOBS = 500
 START = UUID(int=0)
+#: Time limit for statements of the steps that must not fail because they have much to do.
+LONGEST = timedelta(seconds=5)
 
 
 class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
-    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``abreast`` lets a
-    crowd be materialized beside dispatch, in a thread.
+    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``abreast``: all
+    steps but dispatch run in threads; ``wake`` is called from these when there is something new to dispatch.
     """
 
     def __init__(
@@ -64,24 +70,19 @@ class Cycle:
         publish: Callable[[Sequence[Message]], None],
         ready: Callable[[], bool] = lambda: True,
         abreast: bool = False,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._lanes = lanes
-        self._publish = publish
-        self._ready = ready
+        self._known: Mapping[str, Lane] = {}
+        self._opened: set[str] = set()
+        self._publish, self._ready, self._wake = publish, ready, wake
         self.leader = Leader(
             lease=settings.leader_lease, election=settings.leader_election, shards=settings.beat_shards
         )
-        self._pace = Pace()
-        self._agenda = Agenda()
-        self._crowd = Crowd(self._materialize) if abreast else None
-        self._crowded = False
+        self._pace, self._agenda = Pace(), Agenda()
+        self._zone_rules = ZoneRules()
         self._catch_ups = CatchUps(pace=self._pace)
-        self._housekeeper = Housekeeper(
-            retention=timedelta(days=settings.history_days),
-            trail_retention=timedelta(days=settings.audit_days),
-        )
-        self._reap_at = 0.0
         self._parked_after = START
         buckets = shared_buckets()
         self._rates = Rates(buckets)
@@ -91,10 +92,43 @@ class Cycle:
             highest=settings.queue_window_highest,
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
-        self._inheritances = 0
+        self._memory = dispatch_store.Memory()
+        self._inheritances = self._patient_since = 0
+        self._patience = Patience(lease=settings.worker_lease)
+        self._busy = False
+        self._result = dispatch_store.Dispatched()
         self._drift = Drift(
-            name=f"beat@{socket.gethostname()}:{os.getpid()}", let_through=lambda: buckets.let_through
+            name=f"beat@{socket.gethostname()}:{os.getpid()}", let_through=lambda: buckets.counted_alone
         )
+        housekeeper = Housekeeper(
+            retention=timedelta(days=settings.history_days),
+            trail_retention=timedelta(days=settings.audit_days),
+            busy=lambda: self._busy,
+        )
+        second = timedelta(seconds=1)
+        lead = Step("lead", self._lead, budget=second, longest_rest=1.0)
+        inherit = Step("inherit", self._inherit)
+        dispatching = Step("dispatch", self._dispatch, budget=LONGEST, longest_rest=1.0)
+        firing = [
+            Step("queues", self._open_queues, every=1.0, budget=second),
+            Step("release", self._release, budget=second),
+            Step("unpark", self._unpark, budget=second),
+            Step("materialize", self._materialize, budget=LONGEST),
+        ]
+        catching_up = Step("catch-up", self._catch_up)
+        upkeep = [
+            Step("clock", self._measure),
+            Step("missed", self._end_missed, every=MISSED_EVERY_SECONDS, budget=LONGEST),
+            Step("reap leases", self._reap_leases, every=REAP_EVERY_SECONDS),
+            Step("reap messages", self._reap_messages, every=REAP_EVERY_SECONDS),
+            *housekeeper.steps,
+        ]
+        self._before, self._after = [inherit, *firing], [catching_up, *upkeep]
+        self.steps = {step.name: step for step in (lead, dispatching, *self._before, *self._after)}
+        groups = {"firing": [*firing, catching_up], "upkeep": [inherit, *upkeep]} if abreast else {}
+        self._threads = [
+            Abreast(name, steps, reign=lambda: self.leader.reign) for name, steps in groups.items()
+        ]
         #: Whether the last turn was a leader's, and came to its end.
         self.leading = False
 
@@ -102,70 +136,127 @@ class Cycle:
         """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
         self.leading = False
         try:
-            self._bound_waits()
-            reign = self.leader.lead()
-            self._drift.measure_if_due()
+            db.bound(statements=LONGEST)
+            self.steps["lead"].turn(self.leader.reign)
+            reign = self.leader.reign
             if reign is None:
+                self.steps["clock"].turn(None)
                 return self.leader.standby_seconds()
-            seconds = self._lead(reign)
+            seconds = self._turn(reign)
+            if self._leads_in_vain():
+                return self.leader.standby_seconds()
             self.leading = True
             return seconds
         except db.DISCONNECTED as error:
-            log.warning("database away", error=str(error).strip().splitlines()[:1])
+            db.note_away(error, what="beat")
             self.leader.step_down()
             db.disconnect()
             return AWAY_SECONDS
 
-    def _lead(self, reign: Reign) -> float:
-        if self.leader.inheritances != self._inheritances:
-            reap(
-                reign=reign,
-                deadline=min(TAKEOVER_DEADLINE, self._settings.dispatch_deadline),
-                limit=REAP_BATCH,
-            )
-            self._inheritances = self.leader.inheritances
-        keeping_house = time.monotonic() >= self._reap_at
-        lanes = self._lanes()
-        if keeping_house:
-            dispatch_store.open_queues(lanes, self._window)
-        if self._crowd and self._crowded:
-            self._crowded, result = self._crowd.beside(reign, partial(self._dispatch, reign, lanes))
-            # What came beside it, dispatch may not have seen.
-            more = True
-        else:
-            self._crowded = self._materialize(reign)
-            result = self._dispatch(reign, lanes)
-            more = self._crowded or result.count >= self._settings.dispatch_batch
-        # While on-time work fills whole batches, the past waits.
-        catching_up = not more and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
-        if keeping_house:
-            self._reap_at = time.monotonic() + REAP_EVERY_SECONDS
-            reap(reign=reign, deadline=self._settings.dispatch_deadline, limit=REAP_BATCH)
-            self._housekeeper.keep(busy=more)
-        if more:
+    def _turn(self, reign: Reign) -> float:
+        """Dispatch, with all else beside it, or around it where there are no threads."""
+        for thread in self._threads:
+            thread.poke()
+        if not self._threads:
+            self._take_turns(self._before, reign)
+        dispatching = self.steps["dispatch"]
+        done = dispatching.turn(reign)
+        self._busy = (done and dispatching.more) or self.steps["materialize"].more
+        if not self._threads:
+            self._take_turns(self._after, reign)
+        if not done:
+            return dispatching.seconds_until_due()
+        return self._seconds_to_sleep()
+
+    @staticmethod
+    def _take_turns(steps: Sequence[Step], reign: Reign) -> None:
+        for step in steps:
+            step.turn(reign)
+
+    def _seconds_to_sleep(self) -> float:
+        # Steps beside dispatch wake it.
+        if self.steps["dispatch"].more or (self._busy and not self._threads):
             return 0.0
+        result, catching_up = self._result, self.steps["catch-up"].more
         longest = self._settings.max_sleep_ms / 1000
         if result.blocked or catching_up:
             longest = min(longest, AMPLE_SECONDS) if result.ample and not catching_up else BLOCKED_SECONDS
         upcoming = result.seconds_to_next
         return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
-    def _dispatch(self, reign: Reign, lanes: Mapping[str, Lane]) -> dispatch_store.Dispatched:
-        self._parked_after = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS) or START
-        dispatch_store.unpark(limit=self._settings.dispatch_batch)
+    def _leads_in_vain(self) -> bool:
+        """Whether dispatch has failed for so long that the leases should go to another beat."""
+        dispatching = self.steps["dispatch"]
+        if not self._settings.leader_election or dispatching.failing_seconds < GIVE_UP_SECONDS:
+            return False
+        log.error("give up", failing_seconds=round(dispatching.failing_seconds))
+        dispatching.forget()
+        try:
+            self.leader.give_up()
+        except db.StatementFailed:
+            self.leader.step_down()  # then they expire
+        return True
+
+    def _lead(self, _: Reign | None) -> bool:
+        self.leader.lead()
+        return False
+
+    def _inherit(self, reign: Reign) -> bool:
+        seen = self.leader.inheritances
+        if seen != self._inheritances:
+            deadline = min(TAKEOVER_DEADLINE, self._settings.dispatch_deadline)
+            reap_messages(reign=reign, deadline=deadline, limit=REAP_BATCH)
+            self._inheritances = seen
+        return False
+
+    def _open_queues(self, _: Reign) -> bool:
+        """New ones are known before anything is dispatched into them."""
+        # Dispatch, beside this step, has asked already.
+        lanes = self._known if self._threads else self._lanes()
+        dispatch_store.open_queues(lanes, self._window)
+        if lanes.keys() != self._opened:
+            self._opened = set(lanes)
+            self._wake()
+        return False
+
+    def _dispatch(self, reign: Reign) -> bool:
         # Without a broker, what pull workers serve goes on.
+        self._known = lanes = self._lanes()
         served = lanes if self._ready() else {name: lane for name, lane in lanes.items() if lane.pull}
-        return dispatch(
+        limit = self._settings.dispatch_batch
+        self._result = dispatch(
+            memory=self._memory,
             reign=reign,
             lanes=served,
             window=self._window,
-            limit=self._settings.dispatch_batch,
+            limit=limit,
             rates=self._rates,
             publish=self._publish,
         )
+        return self._result.count >= limit
+
+    def _end_missed(self, _: Reign) -> bool:
+        """End missed firings as sets; dispatch noted of which jobs."""
+        ended = self._memory.missed.end(limit=MISSED_BATCH)
+        if ended:
+            log.info("skip", reason="missed", triggers=len(ended))
+        return len(ended) == MISSED_BATCH
+
+    def _release(self, _: Reign) -> bool:
+        released = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS)
+        self._parked_after = released.after or START
+        return self._tell(released.shown)
+
+    def _unpark(self, _: Reign) -> bool:
+        return self._tell(dispatch_store.unpark(limit=self._settings.dispatch_batch))
+
+    def _tell(self, shown: int) -> bool:
+        """Wake dispatch for what it sees again."""
+        if shown:
+            self._wake()
+        return False
 
     def _materialize(self, reign: Reign) -> bool:
-        self._bound_waits()
         limit = self._settings.materialize_batch
         taken = materialize(
             reign=reign,
@@ -173,23 +264,42 @@ class Cycle:
             limit=limit,
             pace=self._pace,
             agenda=self._agenda,
+            tell=self._note,
+            zoned=self._zone_rules.settled(reign),
         )
         return taken == limit
 
-    @staticmethod
-    def _bound_waits() -> None:
-        """A frozen beat must not keep tenants locked: the database ends its idle transaction after 5 s."""
-        if connection.connection is None:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
-                    "set_config('statement_timeout', '5s', false)"
-                )
+    def _note(self, news: Sequence[News], now: datetime) -> None:
+        """Tell dispatch of new triggers, and wake it if one of them falls due before its longest sleep ends."""
+        self._memory.note(news)
+        longest_sleep = timedelta(milliseconds=self._settings.max_sleep_ms)
+        if any(one.floor < now + longest_sleep for one in news):
+            self._wake()
+
+    def _catch_up(self, reign: Reign) -> bool:
+        # While on-time work fills whole batches, the past waits.
+        return not self._busy and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
+
+    def _measure(self, _: Reign | None) -> bool:
+        self._drift.measure_if_due()
+        return False
+
+    def _reap_leases(self, reign: Reign) -> bool:
+        known, self._patient_since = self._patient_since, self.leader.inheritances
+        if not self._patience.allows(now=database_now(), succeeds=known != self._patient_since):
+            return False
+        return reap_leases(reign=reign, limit=REAP_BATCH) == REAP_BATCH
+
+    def _reap_messages(self, reign: Reign) -> bool:
+        deadline = self._settings.dispatch_deadline
+        return reap_messages(reign=reign, deadline=deadline, limit=REAP_BATCH) == REAP_BATCH
 
     def close(self) -> None:
         """Hand the lease over, if the database can be reached; otherwise it expires by itself."""
+        for thread in self._threads:
+            thread.close()
         try:
             self.leader.hand_over()
-        except db.DISCONNECTED as error:
+        except db.TRANSIENT as error:
             log.warning("lease left to expire", error=str(error).strip())
         db.disconnect()

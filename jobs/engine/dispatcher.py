@@ -35,9 +35,10 @@ class Lane:
     """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
     whether a worker runs those at once.
 
-    ``pull``: its workers ask for what is queued; nothing is published. ``askers``: the tenants whose pull workers ask
+    ``pull``: its workers ask for queued triggers; nothing is published. ``askers``: the tenants whose pull workers ask
     for what is queued of a type of Celery's; while ``unheard``, as no Celery worker takes its messages, what is theirs
-    is not published either: the broker would fill with messages of what was long done (ADR 18).
+    is not published either: the broker would fill with messages of what was long done (ADR 18). What is other tenants'
+    then waits: nobody takes it, and it would fill the queue.
     """
 
     max_in_flight: int | None
@@ -50,6 +51,10 @@ class Lane:
     def publishes(self, tenant_id: int) -> bool:
         """Whether what is queued of the tenant gets a message."""
         return not self.pull and not (self.unheard and tenant_id in self.askers)
+
+    def bars(self, tenant_id: int) -> bool:
+        """Whether no worker takes the tenant's triggers, though workers take those of other tenants."""
+        return self.unheard and bool(self.askers) and tenant_id not in self.askers
 
     def is_asked_for(self, tenant_id: int) -> bool:
         """Whether pull workers may wait for what is queued of the tenant."""
@@ -70,6 +75,7 @@ class PublishError(Exception):
 
 def dispatch(
     *,
+    memory: store.Memory,
     reign: Reign,
     lanes: Mapping[str, Lane],
     window: store.Window,
@@ -79,11 +85,13 @@ def dispatch(
 ) -> store.Dispatched:
     """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
     result = store.dispatch(
+        memory=memory,
         reign=reign,
         caps={name: lane.max_in_flight for name, lane in lanes.items()},
         window=window,
         limit=limit,
         rates=rates,
+        is_barred=lambda tenant_id, job_type: job_type in lanes and lanes[job_type].bars(tenant_id),
     )
     for trigger_id, reason in result.ended.items():
         verb = "cancel" if reason in CANCEL_REASONS else "skip"

@@ -1,17 +1,23 @@
-"""Housekeeping by the leader, off the hot path: complete finished jobs, prepare and drop partitions, purge history.
+"""Housekeeping by the leader: tell of events, complete finished jobs, prepare and drop partitions, purge history.
 
-Every step is bounded and may be repeated; what one pass leaves the next one takes.
+Every chore is a step of its own (``jobs.engine.steps``), bounded, and may be repeated; what one pass leaves the next
+one takes.
 """
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from jobs.engine.notices import notify
-from jobs.store import db, events, history, trail
+from jobs.engine.steps.step import Step
+from jobs.store import events, history, trail
 from jobs.store import jobs as store
 from jobs.store.calls import answers, operations
 from jobs.store.dispatch import messages as dispatch_messages
+from jobs.store.trail import chain
 from jobs.telemetry import get_logger
 from tenants.vault.signing import retire_signing_secrets
 
@@ -22,6 +28,9 @@ COMPLETE_EVERY_SECONDS = 1.0
 COMPLETE_AT_LAST_SECONDS = 10.0
 PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
+SIGN_EVERY_SECONDS = 60.0
+#: A full batch means more is waiting: come back soon, but let the others have their turn first.
+PURGE_AGAIN_SECONDS = 0.2
 BATCH = 1000
 #: A message that lay in Postgres for so long has been overtaken by others of its triggers (``brokerless``).
 UNTAKEN = timedelta(hours=1)
@@ -29,66 +38,83 @@ _START = UUID(int=0)
 
 
 class Housekeeper:
-    """Remembers when each chore was last done and how far the walks over finished jobs and timelines have come."""
+    """Remembers how far the walks over finished jobs and timelines have come. ``busy``: on-time work fills batches."""
 
-    def __init__(self, *, retention: timedelta, trail_retention: timedelta) -> None:
-        self._retention, self._trail_retention = retention, trail_retention
+    def __init__(
+        self, *, retention: timedelta, trail_retention: timedelta, busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._retention = retention
+        self._busy = busy
         self._after = _START
+        self._completed_at = 0.0
         self._versions_after = history.FIRST_ENTRY
-        self._tell_at = self._complete_at = self._partitions_at = self._purge_at = 0.0
+        kept: dict[str, Any] = {"retention": retention, "limit": BATCH}
+        self.steps = [
+            Step("notices", self._tell, every=TELL_EVERY_SECONDS),
+            Step("complete", self._complete, every=COMPLETE_EVERY_SECONDS),
+            Step("partitions", self._partitions, every=PARTITIONS_EVERY_SECONDS, budget=timedelta(minutes=1)),
+            Step("signing secrets", self._retire_secrets, every=PURGE_EVERY_SECONDS),
+            Step("sign trail", self._sign_trail, every=SIGN_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
+            _purge("triggers", partial(history.purge_triggers, **kept)),
+            _purge("effects", partial(history.purge_effects, **kept)),
+            _purge("results", partial(history.purge_results, **kept)),
+            _purge("catch-ups", partial(history.purge_catchups, **kept)),
+            _purge("ranges", partial(history.purge_ranges, **kept)),
+            _purge("events", partial(events.purge, **kept)),
+            _purge("operations", partial(operations.purge, **kept)),
+            _purge("answers", partial(answers.purge, limit=BATCH)),
+            _purge("trail", partial(trail.purge, retention=trail_retention, limit=BATCH)),
+            _purge("messages", partial(dispatch_messages.forget, older_than=UNTAKEN, limit=BATCH)),
+            Step("purge versions", self._purge_versions, every=PURGE_EVERY_SECONDS),
+        ]
 
-    def keep(self, *, busy: bool = False) -> None:
-        """Do the chores that are due; ``busy``: those alone that cannot wait a little."""
-        now = time.monotonic()
-        if now >= self._tell_at:
-            self._tell_at = now + TELL_EVERY_SECONDS
-            self._tell()
-        if now >= self._complete_at + (COMPLETE_AT_LAST_SECONDS if busy else 0.0):
-            self._complete_at = now + COMPLETE_EVERY_SECONDS
-            last, completed = store.complete(after=self._after, limit=BATCH)
-            self._after = last or _START
-            if completed:
-                log.debug("complete", jobs=completed)
-        if now >= self._partitions_at:
-            self._partitions_at = now + PARTITIONS_EVERY_SECONDS
-            for name in history.ensure_partitions():
-                log.info("partition created", name=name)
-            for name in history.drop_partitions(retention=self._retention):
-                log.info("partition dropped", name=name)
-        if now >= self._purge_at:
-            # A full batch means more is waiting: come back soon, but let dispatch have its turn first.
-            with trail.acting_as(trail.ENGINE):
-                retire_signing_secrets()
-            self._purge_at = now + (1.0 if self._purge() else PURGE_EVERY_SECONDS)
+    def keep(self) -> None:
+        """Do the chores that are due, one after another."""
+        for step in self.steps:
+            step.turn(None)
 
     @staticmethod
-    def _tell() -> None:
-        """Make notices of what is new. What goes wrong with them must not stop the beat."""
-        try:
-            notify()
-        except db.DISCONNECTED:
-            raise
-        except Exception:  # the place in the feed stays where it was
-            log.exception("notices failed")
+    def _tell(_: Any) -> bool:
+        notify()
+        return False
 
-    def _purge(self) -> bool:
-        """Drop a batch of each kind of history past retention. Returns whether there was more of one."""
-        full = [
-            purge(retention=self._retention, limit=BATCH) >= BATCH
-            for purge in (
-                history.purge_triggers,
-                history.purge_effects,
-                history.purge_results,
-                history.purge_catchups,
-                history.purge_ranges,
-                events.purge,
-                operations.purge,
-            )
-        ]
-        full.append(answers.purge(limit=BATCH) >= BATCH)
-        full.append(trail.purge(retention=self._trail_retention, limit=BATCH) >= BATCH)
-        self._versions_after, _ = history.purge_versions(
+    def _complete(self, _: Any) -> bool:
+        now = time.monotonic()
+        if self._busy() and now < self._completed_at + COMPLETE_AT_LAST_SECONDS:
+            return False
+        self._completed_at = now
+        last, completed = store.complete(after=self._after, limit=BATCH)
+        self._after = last or _START
+        if completed:
+            log.debug("complete", jobs=completed)
+        return False
+
+    def _partitions(self, _: Any) -> bool:
+        for name in history.ensure_partitions():
+            log.info("partition created", name=name)
+        for name in history.drop_partitions(retention=self._retention):
+            log.info("partition dropped", name=name)
+        return False
+
+    @staticmethod
+    def _retire_secrets(_: Any) -> bool:
+        with trail.acting_as(trail.ENGINE):
+            retire_signing_secrets()
+        return False
+
+    @staticmethod
+    def _sign_trail(_: Any) -> bool:
+        return chain.sign() >= chain.BATCH
+
+    def _purge_versions(self, _: Any) -> bool:
+        self._versions_after, _dropped = history.purge_versions(
             retention=self._retention, limit=BATCH, after=self._versions_after
         )
-        dispatch_messages.forget(older_than=UNTAKEN, limit=BATCH)
-        return any(full)
+        return False
+
+
+def _purge(what: str, purge: Callable[[], int]) -> Step:
+    """A step that drops a batch of rows past retention."""
+    return Step(
+        f"purge {what}", lambda _: purge() >= BATCH, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
+    )

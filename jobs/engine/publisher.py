@@ -7,14 +7,14 @@ batch left behind carries fences that are spent once the dispatcher hands the tr
 
 import time
 from collections.abc import Callable, Sequence
-from uuid import uuid4
 
 from celery import Celery
 from kombu import Connection, Producer
 from kombu.exceptions import KombuError
 
 from jobs.engine.dispatcher import Message, PublishError
-from jobs.telemetry import get_logger
+from jobs.models.fields import new_id
+from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
 #: After a failed connect, how long the broker is taken to be away before the next try.
@@ -37,7 +37,7 @@ class Publisher:
         self._connection: Connection | None = None
         self._producer: Producer | None = None
         self._retry_at = 0.0
-        self._away = False
+        self._outage = Outage("broker away")
 
     def ready(self) -> bool:
         """True when messages can be published."""
@@ -57,11 +57,9 @@ class Publisher:
             now = time.monotonic()
             wait = RETRY_AFTER_SECONDS if self._instead is None else (now - since) * TRYING_PART
             self._retry_at = now + max(RETRY_AFTER_SECONDS, wait)
-            if not self._away or self._instead is None:
-                log.warning("broker away", error=str(error), fallback=self._instead is not None)
-            self._away = True
+            self._outage.failed(error, fallback=self._instead is not None)
             return False
-        self._away = False
+        self._outage.over()
         return True
 
     def _connect(self) -> None:
@@ -91,7 +89,7 @@ class Publisher:
 
     def _send(self, message: Message) -> None:
         task = f"jobs.{message.job_type}"
-        task_id = str(uuid4())
+        task_id = str(new_id())  # its time tells the admin where to look for its attempts
         items = [(str(grip.id), grip.fence) for grip in message.grips]
         assert self._producer is not None
         self._producer.publish(
@@ -99,7 +97,7 @@ class Publisher:
             serializer="json",
             routing_key=task,
             exchange="",
-            headers={"lang": "py", "task": task, "id": task_id, "argsrepr": f"({len(items)} triggers,)"},
+            headers={"lang": "py", "task": task, "id": task_id, "argsrepr": _words_of(message)},
             correlation_id=task_id,
             retry=False,
         )
@@ -109,3 +107,11 @@ class Publisher:
         connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
             connection.release()
+
+
+def _words_of(message: Message) -> str:
+    """The task's arguments as Flower shows them: the admin finds the trigger, and its job, by the id."""
+    count, first = len(message.grips), message.grips[0].id
+    return f"{message.job_type}: " + (
+        f"1 trigger, {first}" if count == 1 else f"{count} triggers, first {first}"
+    )

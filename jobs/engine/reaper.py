@@ -1,29 +1,69 @@
 """Reap: recover what crashed workers and lost messages left behind (DESIGN §6.4, §7).
 
 An expired lease counts as a crash of the trigger's worker and is judged by the same rule as any failure. Only a trigger
-that was alone in its worker's hand is charged for the crash: of a batch, nobody can tell which one it was. Bounded per
-call; may be repeated; two reapers at once find the fence moved and do nothing.
+that its worker had claimed alone is charged for the crash, since in a batch the cause is unknown; and a worker that was
+killed after it was told to stop did not crash. Each call is bounded and may be repeated; two reapers at once find the
+fence moved and do nothing.
 """
 
-import random
-from datetime import timedelta
-from typing import Any
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
-from jobs.core.policies import Bury, Delivery, after_failure
-from jobs.core.states import TriggerState
+from jobs.core.policies import is_charged
 from jobs.store import reap as store
-from jobs.store.execution import Grip, retry_policy_of
 from jobs.store.leases import Reign
-from jobs.store.reap import Verdict
 from jobs.telemetry import get_logger
 
 log = get_logger()
-_rng = random.Random()  # noqa: S311
+
+#: The reaper looks once a second, and may be late. So a shorter gap or leap tells nothing, however short leases are:
+#: those of three seconds were never reaped.
+LEAST_GAP_SECONDS, LEAST_LEAP_SECONDS = 3.0, 1.0
 
 
-def reap(*, reign: Reign, deadline: timedelta, limit: int) -> int:
-    """Reap up to ``limit`` expired leases and as many overdue messages. Returns how many were reaped."""
-    verdicts = [judge(row, charged=row.companions == 0) for row in store.expired_leases(limit=limit)]
+class Patience:
+    """Lets workers renew before their leases count as over: a reaper that could not ask for a while cannot tell a
+    worker that died from one that could not renew either (the database was away), or whose lease a step of the clock
+    ended.
+
+    A worker that lives renews within a third of its lease, and tries each second while it cannot; half a lease is time
+    enough. ``lease`` is the workers'. Process clocks are only asked how much time went by.
+    """
+
+    def __init__(self, *, lease: timedelta, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._lease = lease.total_seconds()
+        self._monotonic = monotonic
+        self._last: tuple[float, datetime] | None = None
+        self._waits_until = 0.0
+
+    def allows(self, *, now: datetime, succeeds: bool = False) -> bool:
+        """Whether expired leases are over. ``now`` is the database's time; ``succeeds``: another led until lately."""
+        moment = self._monotonic()
+        cause = "a new leader" if succeeds else self._cause(moment, now)
+        self._last = (moment, now)
+        if cause:
+            self._waits_until = moment + self._lease / 2
+            log.warning("reap waits for renewals", cause=cause, seconds=self._lease / 2)
+        return moment >= self._waits_until
+
+    def _cause(self, moment: float, now: datetime) -> str:
+        if self._last is None:
+            return ""
+        seconds = moment - self._last[0]
+        if seconds > max(self._lease / 3, LEAST_GAP_SECONDS):
+            return f"no look for {seconds:.0f} s"
+        step = (now - self._last[1]).total_seconds() - seconds
+        leap = step > max(self._lease / 6, LEAST_LEAP_SECONDS)
+        return f"the database's clock went {step:.0f} s ahead" if leap else ""
+
+
+def reap_leases(*, reign: Reign, limit: int) -> int:
+    """Reap up to ``limit`` running triggers whose leases expired. Returns how many were reaped."""
+    verdicts = [
+        store.verdict_on(row, charged=is_charged(companions=row.companions, stopping=row.stopping))
+        for row in store.expired_leases(limit=limit)
+    ]
     reaped = store.reap_running(verdicts, reign=reign)
     for row in reaped:
         log.warning(
@@ -34,31 +74,12 @@ def reap(*, reign: Reign, deadline: timedelta, limit: int) -> int:
             cause="lease expired",
             charged=row.charged,
         )
+    return len(reaped)
+
+
+def reap_messages(*, reign: Reign, deadline: timedelta, limit: int) -> int:
+    """Take back up to ``limit`` triggers whose messages were not claimed by ``deadline``. Returns how many."""
     lost = store.reap_queued(reign=reign, deadline=deadline, limit=limit)
     for row in lost:
         log.warning("reap", trigger_id=str(row.id), state="pending", cause="message never claimed")
-    return len(reaped) + len(lost)
-
-
-def judge(row: Any, *, charged: bool) -> Verdict:
-    """What becomes of a trigger whose worker died with it in hand; a row of ``expired_leases`` or of ``claim``.
-
-    ``charged``: it was alone, so that the crash is its own. Without, it costs neither a crash nor an attempt.
-    """
-    grip = Grip(row.id, row.fence)
-    decision = after_failure(
-        retry_policy_of(row),
-        permanent=False,
-        crashed=True,
-        attempts=row.attempt_count - row.budget_start - (not charged),
-        crash_count=row.crash_count + charged,
-        elapsed=row.elapsed,
-        delivery=Delivery(row.delivery),
-        retry_after=None,
-        rng=_rng,
-    )
-    if getattr(row, "cancel_requested", False):
-        return Verdict(grip, TriggerState.CANCELLED, "requested", timedelta(), charged)
-    if isinstance(decision, Bury):
-        return Verdict(grip, TriggerState.DEAD, decision.reason, timedelta(), charged)
-    return Verdict(grip, TriggerState.RETRYING, "", decision.delay, charged)
+    return len(lost)

@@ -1,8 +1,10 @@
 """A gate between a trigger and running, and the words in which gates speak."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
+
+from jobs.core.instants import instant_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,7 @@ class Gate:
 
 def moment(instant: datetime) -> str:
     """``2030-01-31T02:00:00Z``; parts of a second only where there are some, to the millisecond."""
-    text = instant.astimezone(UTC).isoformat(
-        timespec="milliseconds" if instant.microsecond >= 1000 else "seconds"
-    )
-    return text.replace("+00:00", "Z")
+    return instant_text(instant, timespec="milliseconds" if instant.microsecond >= 1000 else "seconds")
 
 
 def span(duration: timedelta) -> str:

@@ -1,6 +1,8 @@
 """The gates that hold for all triggers alike: time, job, tenant, leader, caps, rates and the queue's window.
 
-Each function judges one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch.
+Each function judges one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch. Where these
+are of all tenants together it says whether there is room, and counts the tenant's own alone: the load of others is
+theirs.
 """
 
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from jobs.handlers import JobType, registry
 from jobs.limits import Bucket
 from jobs.models import PullType
 
-#: How many firings a bucket would grant now; None when it cannot be asked (then everything is let through).
+#: How many firings a bucket would grant now; None when it cannot be asked (then each beat counts by itself).
 Available = Callable[[Bucket], int | None]
 
 
@@ -81,17 +83,16 @@ def target_rate(fact: Any, available: Available) -> Gate:
     if fact.parked_until is not None and fact.parked_until > fact.now:
         turn = f"its turn comes at {moment(fact.parked_until)}, in {span(fact.parked_until - fact.now)}"
         limit = bucket.per_second if bucket else None
-        return Gate(
-            "target_rate",
-            False,
-            f"{who} is called no faster: {turn}.",
-            opens_at=fact.parked_until,
-            limit=limit,
-        )
-    return _rate("target_rate", who, bucket, fact, available)
+        why = f"{who} is called no faster"
+        if bucket is None:  # or it had a rate until just now
+            why = "The tenant had as many at work in a worker process as it may"
+        return Gate("target_rate", False, f"{why}: {turn}.", opens_at=fact.parked_until, limit=limit)
+    return _rate("target_rate", who, bucket, fact, available, of_all=True)
 
 
-def _rate(name: str, who: str, bucket: Bucket | None, fact: Any, available: Available) -> Gate:
+def _rate(
+    name: str, who: str, bucket: Bucket | None, fact: Any, available: Available, *, of_all: bool = False
+) -> Gate:
     if bucket is None:
         return Gate(name, True, f"{who}: no rate limit.")
     limit, figures = bucket.per_second, f"{bucket.per_second:g} a second, {bucket.burst:,} at once"
@@ -100,12 +101,12 @@ def _rate(name: str, who: str, bucket: Bucket | None, fact: Any, available: Avai
         return Gate(
             name,
             True,
-            f"{who}: {figures}; the limits cannot be asked and let everything through.",
+            f"{who}: {figures}; the limits cannot be asked, and each beat counts by itself.",
             limit=limit,
         )
-    used = bucket.burst - tokens
+    used = None if of_all else bucket.burst - tokens
     if tokens:
-        detail = f"{who}: {figures}; {tokens:,} more may go now."
+        detail = f"{who}: {figures}; {'some' if of_all else f'{tokens:,} more'} may go now."
         return Gate(name, True, detail, limit=limit, used=used)
     opens_at = fact.now + timedelta(seconds=1 / bucket.per_second)
     return Gate(name, False, f"{who}: {figures}; none may go now.", opens_at=opens_at, limit=limit, used=used)
@@ -119,18 +120,25 @@ def type_cap(fact: Any) -> Gate:
             False,
             f"No handler is registered for job type {shown_name(fact.job_type)}; nothing serves it.",
         )
+    if fact.job_type in fact.disabled_types or (isinstance(kind, JobType) and kind.is_switched_off):
+        whose = f" for tenant {fact.tenant}" if fact.job_type in fact.disabled_types else ""
+        detail = f"Job type {kind.name} is switched off{whose}: what is dispatched ends as type_switched_off."
+        return Gate("type_cap", True, detail, used=fact.own_in_flight)
     if kind.max_in_flight is None:
-        return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.type_in_flight)
-    used, limit = fact.type_in_flight, kind.max_in_flight
-    detail = f"Job type {kind.name}: {used:,} of {limit:,} in flight."
-    return Gate("type_cap", used < limit, detail, limit=limit, used=used)
+        return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.own_in_flight)
+    own, limit = fact.own_in_flight, kind.max_in_flight
+    has_room = fact.type_in_flight < limit
+    standing = "has room" if has_room else "is full"
+    detail = f"Job type {kind.name} {standing}: {limit:,} at most in flight, {own:,} of yours are."
+    return Gate("type_cap", has_room, detail, limit=limit, used=own)
 
 
 def queue_window(fact: Any) -> Gate:
     window = fact.queue_window or engine_settings().queue_window_first
-    used = fact.type_queued
-    detail = f"Queue jobs.{shown_name(fact.job_type)}: {used:,} of {window:,} queued ahead of its workers."
-    return Gate("queue_window", used < window, detail, limit=window, used=used)
+    own, has_room = fact.own_queued, fact.type_queued < window
+    standing = "has room" if has_room else "is full until its workers have taken some"
+    detail = f"Queue jobs.{shown_name(fact.job_type)} {standing}; {own:,} of yours wait there."
+    return Gate("queue_window", has_room, detail, used=own)
 
 
 def _job_type(fact: Any) -> JobType | PullType | None:

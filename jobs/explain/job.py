@@ -6,17 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from jobs.actions.jobs import find_job
-from jobs.actions.schedules import instant_text
+from jobs.core.instants import instant_text
 from jobs.core.states import JobStatus
 from jobs.explain.gate import counted, moment
 from jobs.explain.gates import Available
 from jobs.explain.trigger import Explanation, explain_trigger
 from jobs.models import CatchUp, Job
-from jobs.store.history import database_now
 from jobs.store.insight import explain as store
+from tenants.clock import database_now
 from tenants.models import Tenant
 
-#: Of the catch-up and the backfills in hand, the newest.
+#: At most this many of the unfinished catch-ups and backfills are shown, the newest.
 MOST_CATCH_UPS = 10
 
 

@@ -1,9 +1,9 @@
 """The gates after dispatch: the broker, the workers, the handler itself and its back-off; and how a trigger ended."""
 
-from datetime import timedelta
 from typing import Any
 
 from jobs.conf import engine_settings
+from jobs.core.policies import claim_deadline
 from jobs.core.pull import shown_name
 from jobs.core.states import AttemptState, TriggerState
 from jobs.explain.gate import Gate, counted, moment, span
@@ -22,7 +22,7 @@ _ENDS = {
     ("dead", "lost"): "its worker was lost, and at_most_once forbids a second start",
     ("cancelled", "job_cancelled"): "its job was cancelled or deleted",
     ("cancelled", "superseded"): "a newer one of its job took its place",
-    ("cancelled", "requested"): "somebody cancelled it",
+    ("cancelled", "requested"): "it was cancelled on request",
     ("cancelled", "preempted"): "a newer one of its job replaced it while it ran",
 }
 
@@ -32,17 +32,13 @@ def broker(fact: Any) -> Gate:
         return Gate("broker", True, "It is not in the broker.")
     waited, before = span(fact.now - fact.queued_at), counted(fact.queued_before, "trigger")
     queue = f"jobs.{shown_name(fact.job_type)}"
+    first = engine_settings().dispatch_deadline
+    deadline = claim_deadline(first, fence=fact.fence, attempt_count=fact.attempt_count)
     detail = (
-        f"In the queue {queue} since {moment(fact.queued_at)}, for {waited}, {before} queued before it. "
-        f"Not claimed by {moment(fact.queued_at + _claim_deadline(fact))}, it is dispatched anew."
+        f"In the queue {queue} since {moment(fact.queued_at)}, for {waited}, {before} of yours queued before it. "
+        f"Not claimed by {moment(fact.queued_at + deadline)}, it is dispatched again."
     )
     return Gate("broker", False, detail, used=fact.queued_before)
-
-
-def _claim_deadline(fact: Any) -> timedelta:
-    """As ``reap_queued`` has it: doubled by each dispatch that went unclaimed."""
-    unclaimed = min(max(fact.fence - fact.attempt_count - 1, 0), 6)
-    return engine_settings().dispatch_deadline * 2**unclaimed
 
 
 def worker(fact: Any) -> Gate:

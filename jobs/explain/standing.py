@@ -4,20 +4,13 @@ from typing import Any
 
 from jobs import limits
 from jobs.explain.gates import Available
+from jobs.handlers.builtin.queues import own_prefix
 from jobs.store import jobs
 from jobs.store.insight import usage
 from jobs.store.insight.usage import Recent
 from tenants.models import Tenant
+from tenants.quotas import NAMES
 
-QUOTAS = (
-    "weight",
-    "max_in_flight",
-    "max_jobs",
-    "max_payload_bytes",
-    "max_backfill",
-    "rate_per_second",
-    "rate_burst",
-)
 _PERCENTILES = ("p50", "p95", "p99")
 
 
@@ -36,7 +29,8 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
         "require_if_match": tenant.require_if_match,
         "all_events": tenant.all_events,
         "notify": tenant.notify,
-        "limits": {name: getattr(tenant, name) for name in QUOTAS},
+        "queues": [f"{own_prefix(tenant.slug)}*", *tenant.queues],
+        "limits": {name: getattr(tenant, name) for name in NAMES},
         "usage": {
             "jobs": jobs.living(tenant.id),
             "in_flight": flying.queued + flying.running,

@@ -1,14 +1,18 @@
-"""Why a trigger waits: every gate between it and running, each open or shut, from one read of the database."""
+"""Why a trigger waits: every gate between it and running, each open or shut.
+
+From one read of the figures; where the policies decide, dispatch's own judgement is asked (``store.judgement``).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from jobs.actions.jobs import parse_id
-from jobs.actions.schedules import instant_text
 from jobs.core.errors import NotFound
+from jobs.core.instants import instant_text
 from jobs.core.states import ENDED, TriggerState
 from jobs.explain import gates, progress, siblings
 from jobs.explain.gate import Gate, counted, moment
@@ -18,23 +22,48 @@ from jobs.store.insight import explain as store
 from tenants.models import Tenant
 
 
-def _alone(judge: Callable[[Any], Gate]) -> Callable[[Any, Available], Gate]:
-    """A gate that asks no rate limit."""
-    return lambda fact, _: judge(fact)
+@dataclass(frozen=True)
+class _Asked:
+    """The facts by which gates are judged. ``judgement`` is read when a gate first asks for it."""
+
+    fact: Any
+    available: Available
+
+    @cached_property
+    def judgement(self) -> store.Judgement:
+        found = store.judgement(trigger_id=self.fact.id, tenant_id=self.fact.tenant_id)
+        if found is None:  # it was purged since its facts were read
+            raise _no_such_trigger()
+        return found
+
+
+_Judge = Callable[[_Asked], Gate]
+
+
+def _alone(judge: Callable[[Any], Gate]) -> _Judge:
+    return lambda asked: judge(asked.fact)
+
+
+def _by_rate(judge: Callable[[Any, Available], Gate]) -> _Judge:
+    return lambda asked: judge(asked.fact, asked.available)
+
+
+def _by_dispatch(judge: Callable[[Any, store.Judgement], Gate]) -> _Judge:
+    return lambda asked: judge(asked.fact, asked.judgement)
 
 
 #: In the order in which a trigger meets them.
-GATES: dict[str, Callable[[Any, Available], Gate]] = {
+GATES: dict[str, _Judge] = {
     "due": _alone(gates.due),
-    "misfire": _alone(siblings.misfire),
+    "misfire": _by_dispatch(siblings.misfire),
     "job": _alone(gates.job),
     "tenant": _alone(gates.tenant),
     "leader": _alone(gates.leader),
     "tenant_cap": _alone(gates.tenant_cap),
-    "tenant_rate": gates.tenant_rate,
-    "target_rate": gates.target_rate,
-    "overlap": _alone(siblings.overlap),
-    "concurrency_key": _alone(siblings.concurrency_key),
+    "tenant_rate": _by_rate(gates.tenant_rate),
+    "target_rate": _by_rate(gates.target_rate),
+    "overlap": _by_dispatch(siblings.overlap),
+    "concurrency_key": _by_dispatch(siblings.concurrency_key),
     "type_cap": _alone(gates.type_cap),
     "queue_window": _alone(gates.queue_window),
     "broker": _alone(progress.broker),
@@ -43,7 +72,7 @@ GATES: dict[str, Callable[[Any, Available], Gate]] = {
     "back_off": _alone(progress.back_off),
 }
 GATE_NAMES = tuple(GATES)
-#: What still counts once a trigger is queued (claim looks at job and tenant again), and once it runs.
+#: Gates that still count once a trigger is queued (claim looks at job and tenant again), and once it runs.
 _COUNTS = {
     TriggerState.QUEUED: {"job", "tenant", "broker", "worker", "running", "back_off"},
     TriggerState.RUNNING: {"running", "back_off"},
@@ -103,22 +132,27 @@ class Explanation:
 def explain_trigger(
     *, tenant: Tenant, trigger_id: UUID | str, available: Available | None = None
 ) -> Explanation:
-    """Explain one trigger. One statement, and a question to Redis for each rate limit it is under.
+    """Explain one trigger. Three statements at most, and a question to Redis for each rate limit it is under.
 
     ``available`` answers for the rate limits in place of Redis. Raises ``NotFound``.
     """
     fact = store.trigger_facts(trigger_id=parse_id(trigger_id, "trigger"), tenant_id=tenant.id)
     if fact is None:
-        raise NotFound("There is no such trigger.")
+        raise _no_such_trigger()
     if fact.state in ENDED:
         return Explanation(fact, ())
-    ask = available or shared_buckets().available
-    return Explanation(fact, tuple(_judge(name, fact, ask) for name in GATES))
+    asked = _Asked(fact, available or shared_buckets().available)
+    return Explanation(fact, tuple(_judge(name, asked) for name in GATES))
 
 
-def _judge(name: str, fact: Any, available: Available) -> Gate:
+def _no_such_trigger() -> NotFound:
+    return NotFound("There is no such trigger.")
+
+
+def _judge(name: str, asked: _Asked) -> Gate:
+    fact = asked.fact
     if name in _COUNTS.get(TriggerState(fact.state), GATES):
-        return GATES[name](fact, available)
+        return GATES[name](asked)
     when = f", at {moment(fact.queued_at)}" if fact.queued_at else ""
     return Gate(name, True, f"Passed when it was dispatched{when}.")
 

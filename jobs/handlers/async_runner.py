@@ -13,7 +13,6 @@ import os
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -25,28 +24,42 @@ from jobs.handlers.context import Context
 from jobs.handlers.execution import GRACE_SECONDS
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
+from jobs.handlers.shares import look_ups
+from jobs.handlers.shares.places import MAX_AT_WORK, MAX_WAITING, Places, Standing
+from jobs.telemetry import get_logger
 
+log = get_logger()
 Call = tuple[JobType, Context, dict[str, Any]]
 Ended = tuple[Context, Outcome]
 
-#: How often the runner looks whether a call in hand was cancelled.
+#: How often the runner looks whether one of its calls was cancelled.
 CANCEL_POLL_SECONDS = 0.2
 #: Outcomes are handed over together, at most this late: each hand-over has two threads contend for the interpreter.
 REPORT_SECONDS = 0.01
-#: Threads for name resolution: enough that one tenant's hanging resolver does not starve the others.
-RESOLVER_THREADS = 32
+#: A look this late was delayed with the whole loop. Answers that arrived in that time are read first.
+HELD_UP_SECONDS = 0.5
+READ_SECONDS = 0.1
 
 
 class AsyncRunner:
     """Runs asynchronous handlers on one loop with one HTTP session. One serves a process; forks make their own.
 
     ``rules`` are the egress rules of the session (None: the engine's settings, read at the first call).
-    ``max_concurrent`` calls run at once; a call's timeout starts when it does.
+    ``max_concurrent`` calls run at once, shared by tenant (``jobs.handlers.shares``) unless not ``shared``; a call's
+    timeout starts when it does.
     """
 
-    def __init__(self, *, rules: egress.EgressRules | None = None, max_concurrent: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        rules: egress.EgressRules | None = None,
+        max_concurrent: int = MAX_AT_WORK,
+        max_waiting: int = MAX_WAITING,
+        shared: bool = True,
+    ) -> None:
         self._rules = rules
-        self.max_concurrent = max_concurrent
+        self._max_concurrent, self._max_waiting = max_concurrent, max_waiting
+        self._shared = shared
         self._pid = 0
         self._starting = threading.Lock()
 
@@ -59,6 +72,8 @@ class AsyncRunner:
         idle_seconds: float = 0.1,
         leave_after: float | None = None,
         on_last: Callable[[], None] | None = None,
+        on_start: Callable[[Context], None] = lambda _: None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Run ``calls`` concurrently; call ``on_outcome`` in this thread as each ends; return True when all have.
 
@@ -68,10 +83,13 @@ class AsyncRunner:
 
         What still runs after ``leave_after`` seconds (None: wait for all) is left to go on, and False returned:
         ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread, and must be quick.
+
+        Calls wait for a place of their tenant's, and while ``may_start`` says no. ``on_start`` is called in the loop's
+        thread as each starts.
         """
         loop = self._loop_of_this_process()
         post = _Post()
-        batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, post.put), loop)
+        batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, post.put, on_start, may_start), loop)
         batch.add_done_callback(lambda _: post.end())
         leave_at = math.inf if leave_after is None else time.monotonic() + leave_after
         left = False
@@ -90,9 +108,17 @@ class AsyncRunner:
         batch.result()
         return True
 
+    def standing(self) -> Standing:
+        """Of which tenants calls wait for a place in this process. From any thread."""
+        return self._places.standing() if self._pid == os.getpid() else Standing()
+
+    def failed(self) -> bool:
+        """Whether the loop has ended by an error, as after a handler closed its descriptors: no call of it will end."""
+        return self._pid == os.getpid() and not self._thread.is_alive()
+
     def close(self) -> None:
         """Cancel what is in hand, close the session, end the thread. Repeatable; ``run`` starts afresh."""
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self.failed():
             return
         self._pid = 0
         asyncio.run_coroutine_threadsafe(self._wind_down(), self._loop).result(timeout=2 * GRACE_SECONDS)
@@ -106,21 +132,35 @@ class AsyncRunner:
             if self._pid != os.getpid():
                 self._egress: egress.Egress | None = None
                 self._batches: set[_Batch] = set()
+                self._places = Places(self._max_concurrent, room=self._max_waiting, shared=self._shared)
                 self._loop = asyncio.new_event_loop()
-                self._resolvers = ThreadPoolExecutor(RESOLVER_THREADS, "carillon-resolver")
+                self._resolvers = ThreadPoolExecutor(look_ups.MAX_LOOK_UPS, "carillon-resolver")
                 self._loop.set_default_executor(self._resolvers)
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="carillon-async-handlers", daemon=True
+                    target=self._serve, args=(self._loop,), name="carillon-async-handlers", daemon=True
                 )
                 self._thread.start()
                 self._pid = os.getpid()
             return self._loop
 
-    async def _run_batch(self, calls: Sequence[Call], report: Callable[[list[Ended]], None]) -> None:
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+        except Exception:  # the engine asks ``failed`` and ends the process
+            log.exception("event loop failed")
+
+    async def _run_batch(
+        self,
+        calls: Sequence[Call],
+        report: Callable[[list[Ended]], None],
+        on_start: Callable[[Context], None],
+        may_start: Callable[[], bool],
+    ) -> None:
         if self._egress is None:
             self._egress = egress.open_egress(self._rules or egress.EgressRules.from_settings())
         egress.current.set(self._egress)
-        batch = _Batch(calls, room=self.max_concurrent, report=report)
+        batch = _Batch(calls, self._places, report=report, on_start=on_start, may_start=may_start)
         self._batches.add(batch)
         try:
             await batch.run()
@@ -219,20 +259,32 @@ class _Batch:
     events to the loop: polling keeps the engine's side free of asyncio.
     """
 
-    def __init__(self, calls: Sequence[Call], *, room: int, report: Callable[[list[Ended]], None]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        places: Places,
+        *,
+        report: Callable[[list[Ended]], None],
+        on_start: Callable[[Context], None],
+        may_start: Callable[[], bool],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting = deque(calls)
-        self._room = room
+        self._waiting = dict(enumerate(calls))
+        self._places = places
         self._report = report
+        self._on_start = on_start
+        self.may_start = may_start
         self._at_work: dict[asyncio.Task[Outcome], _Running] = {}
         self._gathered: list[Ended] = []
         self._missing = len(calls)
         self._all_ended = self._loop.create_future()
+        self._held_up = False
         self._timer = self._loop.call_later(CANCEL_POLL_SECONDS, self._look)
 
     async def run(self) -> None:
         """Return when every call has been reported."""
-        self._fill()
+        for number, (_, ctx, _) in list(self._waiting.items()):
+            self._places.enter(ctx.tenant, _Waiting(self, number))
         if self._missing:
             await self._all_ended
         self._post()
@@ -242,24 +294,26 @@ class _Batch:
         self._timer.cancel()
         self._waiting.clear()
         at_work, self._at_work = self._at_work, {}
-        for task in at_work:
+        for task, running in at_work.items():
             task.cancel()
+            self._places.leave(running.ctx.tenant)
 
-    def _fill(self) -> None:
-        while self._waiting and len(self._at_work) < self._room:
-            self._start(self._waiting.popleft())
-
-    def _start(self, call: Call) -> None:
-        job_type, ctx, payload = call
+    def start(self, number: int) -> bool:
+        """Start a call that has got a place. False: it needs none any more."""
+        if number not in self._waiting:
+            return False
+        job_type, ctx, payload = self._waiting.pop(number)
         if ctx.cancelled():
-            self._end(ctx, outcome.cancelled(message="The trigger was cancelled before its handler started."))
-            return
+            self._end_before(ctx)
+            return False
+        self._on_start(ctx)
         running = _Running(ctx, ctx.timeout or job_type.timeout, self._loop.time())
         task = self._loop.create_task(_call(job_type, ctx, payload))
         self._at_work[task] = running
         task.add_done_callback(self._on_done)
         if running.until < self._timer.when():
             self._look_at(running.until)
+        return True
 
     def _on_done(self, task: asyncio.Task[Outcome]) -> None:
         running = self._at_work.pop(task, None)
@@ -271,7 +325,10 @@ class _Batch:
             self._end(running.ctx, outcome.outcome_of_exception(asyncio.CancelledError()))
         else:
             self._end(running.ctx, task.result())
-        self._fill()
+        self._places.leave(running.ctx.tenant)
+
+    def _end_before(self, ctx: Context) -> None:
+        self._end(ctx, outcome.cancelled(message="The trigger was cancelled before its handler started."))
 
     def _end(self, ctx: Context, ending: Outcome) -> None:
         if not self._gathered:
@@ -292,6 +349,11 @@ class _Batch:
 
     def _look(self) -> None:
         now = self._loop.time()
+        if now > self._timer.when() + HELD_UP_SECONDS and not self._held_up:
+            self._held_up = True
+            self._look_at(now + READ_SECONDS)
+            return
+        self._held_up = False
         for task, running in list(self._at_work.items()):
             if task.done():  # how it ended is about to be told
                 continue
@@ -299,12 +361,31 @@ class _Batch:
                 del self._at_work[task]
                 task.cancel()
                 self._end(running.ctx, running.outcome_of_stop())
+                self._places.leave(running.ctx.tenant)
             elif not running.stopped and (now >= running.until or running.ctx.cancelled()):
                 running.stopped, running.until = True, now + GRACE_SECONDS
                 task.cancel()
-        self._fill()
+        for number in [number for number, (_, ctx, _) in self._waiting.items() if ctx.cancelled()]:
+            self._end_before(self._waiting.pop(number)[1])
+        self._places.advance()
         next_up = min((running.until for running in self._at_work.values()), default=math.inf)
         self._look_at(min(now + CANCEL_POLL_SECONDS, next_up))
+
+
+class _Waiting:
+    """A call of a batch in its tenant's line."""
+
+    __slots__ = ("_batch", "_number")
+
+    def __init__(self, batch: _Batch, number: int) -> None:
+        self._batch = batch
+        self._number = number
+
+    def may_start(self) -> bool:
+        return self._batch.may_start()
+
+    def start(self) -> bool:
+        return self._batch.start(self._number)
 
 
 async def _call(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcome:
@@ -312,6 +393,7 @@ async def _call(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Out
         argument = job_type.parse(payload)
     except InvalidInput as problem:
         return outcome.invalid_payload(problem)
+    look_ups.tenant.set(ctx.tenant)
     try:
         return outcome.outcome_of_return(await job_type.handler(ctx, argument))
     except BaseException as error:  # noqa: BLE001 - nothing a handler raises may end the loop; Ctrl-C never lands here

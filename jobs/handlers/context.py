@@ -6,7 +6,7 @@ bad value fails the handler that gave it and nothing else. Cancellation is coope
 handler that never asks is interrupted after a grace, or, where it cannot be, runs until its timeout.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from uuid import UUID
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
 from jobs.handlers.outcome import BadReport, Cancelled, HandlerError, Permanent
+from jobs.handlers.placeholders import may_be_sent, not_for
 
 MAX_CHECKPOINT_BYTES = 65_536
 MAX_STAGE_LENGTH = 200
@@ -23,7 +24,7 @@ MAX_EFFECT_KEY_LENGTH = 200
 
 
 class Flag:
-    """Set once and never unset, as a ``threading.Event`` nobody waits for: that costs 2 us each, which few are for."""
+    """Set once and never unset. A ``threading.Event`` costs 2 us to make, and handlers rarely wait on one."""
 
     __slots__ = ("_set",)
 
@@ -58,6 +59,8 @@ class Context:
     every dispatch, so a remote side can refuse a late writer. ``deadline`` is wall-clock information;
     ``timeout`` (None: the job type's) is what is enforced. ``secrets`` holds the values of the tenant's secrets that
     the payload refers to, by name; one that cannot be read is None there, one that does not exist is not there.
+    ``secret_hosts``: what hosts each may be sent to.
+    ``queues``: what queues the tenant may write to beside its own, where the job type has ``sends_to``.
     """
 
     tenant: str
@@ -73,6 +76,8 @@ class Context:
     timeout: timedelta | None = None
     resume_from: dict[str, Any] | None = None
     secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    secret_hosts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    queues: Sequence[str] = ()
     cancel_event: Flag = field(default_factory=Flag, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
@@ -88,14 +93,18 @@ class Context:
         """
         return self.on_sign()
 
-    def secret(self, name: str) -> str:
-        """The value of a secret that the payload refers to.
+    def secret(self, name: str, *, host: str = "") -> str:
+        """The value of a secret that the payload refers to, to be sent to ``host`` (``host:port`` beside the scheme's
+        own port); without one only what may go anywhere.
 
-        Raises ``Permanent`` (``secret_missing``) when there is none, ``HandlerError`` (``secret_unreadable``) when no
-        key of this process opens it.
+        Raises ``Permanent`` when there is none (``secret_missing``) or it is bound to other hosts (``secret_host``),
+        ``HandlerError`` (``secret_unreadable``) when no key of this process opens it.
         """
         if name not in self.secrets:
             raise Permanent(f"There is no secret {name!r}; put it back, then replay.", code="secret_missing")
+        hosts = self.secret_hosts.get(name, ())
+        if not may_be_sent(host, hosts=hosts):
+            raise Permanent(not_for(host or "every host", name=name, hosts=hosts), code="secret_host")
         value = self.secrets[name]
         if value is None:
             raise unreadable(f"The secret {name!r}")

@@ -6,17 +6,23 @@ ranges that carry an IPv4 address inside, unless an operator listed its network 
 the connector's socket factory, on the very address about to be connected, so neither an odd spelling, nor an IP
 literal, nor a name that resolves differently the second time gets past it. A name is refused as a whole when any
 of its addresses is. A kept-alive connection was checked when it was opened. Proxies from the environment, cookies
-(tenants share the session) and decompression (bombs) are off; redirects are the caller's to refuse.
+(tenants share the session) and decompression (bombs) are off; redirects are the caller's to refuse. No request is
+sent twice.
 """
 
+import os
 import socket
+from collections.abc import Awaitable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from jobs.conf import engine_settings
+from jobs.handlers.shares.look_ups import Answers, LookUps
 
 if TYPE_CHECKING:
     import aiohttp
@@ -42,7 +48,18 @@ _LEADING_ELSEWHERE = tuple(
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 KEEP_ALIVE_SECONDS = 15.0
-DNS_CACHE_SECONDS = 10
+
+#: Sockets of this process's sessions. A child that a handler forks closes its copies: while it held one, a cancelled
+#: call's connection would stay open for the target.
+_open_sockets: WeakSet[socket.socket] = WeakSet()
+
+
+def _close_copies() -> None:
+    for each in list(_open_sockets):
+        each.close()
+
+
+os.register_at_fork(after_in_child=_close_copies)
 
 
 class AddressRefused(OSError):
@@ -135,13 +152,22 @@ def open_egress(rules: EgressRules) -> Egress:
         check(address[0])
         if not any(address[1] in ports for ports in rules.allow_ports):
             raise PortRefused
-        return socket.socket(family=family, type=kind, proto=proto)
+        opened = socket.socket(family=family, type=kind, proto=proto)
+        _open_sockets.add(opened)
+        return opened
+
+    look_ups, answers = LookUps(seconds=rules.connect_timeout.total_seconds()), Answers()
 
     class GuardedResolver(aiohttp.ThreadedResolver):
         """Refuses a name if any of its addresses is refused: with one of each it is no accident."""
 
-        async def resolve(self, *args: Any, **options: Any) -> Any:
-            found = await super().resolve(*args, **options)
+        async def resolve(self, host: str, *args: Any, **options: Any) -> Any:
+            def ask() -> Awaitable[Any]:
+                return look_ups.run(
+                    host, partial(super(GuardedResolver, self).resolve, host, *args, **options)
+                )
+
+            found = await answers.get((host, args, tuple(options.items())), ask)
             for answer in found:
                 check(answer["host"])
             return found
@@ -149,7 +175,8 @@ def open_egress(rules: EgressRules) -> Egress:
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
-        ttl_dns_cache=DNS_CACHE_SECONDS,
+        # Its own cache makes every call for a name wait for the first one, of whichever tenant: see ``Answers``.
+        use_dns_cache=False,
         resolver=GuardedResolver(),
         socket_factory=guarded_socket,
     )
@@ -161,4 +188,7 @@ def open_egress(rules: EgressRules) -> Egress:
         auto_decompress=False,
         trust_env=False,
     )
+    # By itself aiohttp sends an idempotent method again where a kept-alive connection breaks without an answer. Here a
+    # request may be made once only, and each repetition is an attempt on record.
+    session._retry_connection = False
     return Egress(session, rules)

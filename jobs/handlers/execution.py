@@ -112,9 +112,9 @@ class _Alarm:
     def __enter__(self) -> "_Alarm":
         global _at_work
         self._due_at = time.monotonic() + self.limit.total_seconds()
-        # At work first: what rings for nobody stops the timer.
+        # At work first: a signal without a waiting call stops the timer.
         _at_work = self
-        # Whatever the calls before did with the timer, it rings in time for this one.
+        # Set again, whatever earlier calls did with the timer, so that it rings in time for this one.
         if self._due_at < _rings_at or not signal.getitimer(signal.ITIMER_REAL)[0]:
             _wind(self._due_at)
         self._armed = True
@@ -127,7 +127,7 @@ class _Alarm:
     def __exit__(self, *_: object) -> None:
         global _at_work
         self._armed = False
-        # From here on nobody sends the signal.
+        # From here on the signal is not sent.
         with _ringing:
             _at_work = None
         if self.rang:

@@ -9,7 +9,7 @@ Failure classes follow DESIGN §7: ``Permanent`` is buried at once, all others a
 
 import re
 import traceback as traceback_module
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -148,6 +148,53 @@ def outcome_of_return(value: object) -> Outcome:
     )
 
 
+def rebounded(outcome: Outcome) -> Outcome:
+    """``outcome`` within its bounds again, after its texts were changed; a result that outgrew its bound fails."""
+    try:
+        if outcome.result is not None:
+            check_json(outcome.result, field="result", max_bytes=MAX_RESULT_BYTES)
+    except InvalidInput as problem:
+        return _failed(
+            code="bad_result",
+            error_class="InvalidInput",
+            message=f"With the names of secrets in place of their values the result cannot be stored: {problem}",
+            http_status=outcome.http_status,
+            response_excerpt=outcome.response_excerpt,
+        )
+    return replace(
+        outcome,
+        error_message=storable_text(outcome.error_message, max_bytes=MAX_MESSAGE_BYTES),
+        traceback=storable_text(outcome.traceback, max_bytes=MAX_TRACEBACK_BYTES, keep="tail"),
+        response_excerpt=storable_text(outcome.response_excerpt, max_bytes=MAX_EXCERPT_BYTES),
+    )
+
+
+def unwritable(error: Exception) -> Outcome:
+    """What is written instead of an outcome that the database refused with ``error``; only its first line is told."""
+    reason = next(iter(_words_of(error).splitlines()), class_name(error))
+    return _failed(
+        code="unwritable_outcome",
+        error_class=class_name(error),
+        message=f"The handler ended, but what came of it could not be written: {reason}",
+    )
+
+
+def left_open(outcome: Outcome) -> Outcome:
+    """Of a handler that left a transaction open, which was rolled back. What ended badly anyway only says so too."""
+    if outcome.kind == "succeeded":
+        return _failed(
+            code="open_transaction",
+            error_class="OpenTransaction",
+            message=(
+                "The handler returned and left a transaction open on Carillon's database connection. It was rolled "
+                "back: nothing that the handler wrote in it is kept. End each transaction before returning: use "
+                "'with transaction.atomic():', or commit after BEGIN and after set_autocommit(False)."
+            ),
+        )
+    also = "The handler also left a transaction open, which was rolled back."
+    return rebounded(replace(outcome, error_message=f"{also} {outcome.error_message}"))
+
+
 def outcome_of_exception(error: BaseException) -> Outcome:
     """The outcome of a handler that raised ``error``.
 
@@ -179,6 +226,16 @@ def invalid_payload(problem: InvalidInput) -> Outcome:
     """A stored payload that the handler's model now refuses: no retry can mend it."""
     return _failed(
         code="invalid_payload", error_class="InvalidInput", message=_words_of(problem), permanent=True
+    )
+
+
+def switched_off(job_type: str) -> Outcome:
+    """A firing of a type that an operator switched off: its handler is not called."""
+    return _failed(
+        code="type_switched_off",
+        error_class="TypeSwitchedOff",
+        message=f"Jobs of type {job_type} are switched off here; once they are not, replay this firing.",
+        permanent=True,
     )
 
 

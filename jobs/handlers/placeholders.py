@@ -9,17 +9,27 @@ import base64
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from jobs.handlers.outcome import Outcome
+from yarl import URL
+
+from jobs.handlers.outcome import Outcome, rebounded
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}\}")
+#: A target names an address of IPv6 without them.
+_NO_BRACKETS = str.maketrans("", "", "[]")
 _MEANT = re.compile(r"\{\{?\s*secret\b", re.IGNORECASE)
 #: A text at least this long may have been cut in the middle of a value, of which pieces shorter than that may stay.
 _CUT_BYTES, _SHORTEST_PIECE = 1900, 4
+#: Anywhere else so much of a form counts as a piece of it. Of a form that is shorter only the whole is hidden.
+PIECE = 10
+_SHORTEST_FORM = 6
+_ESCAPE = re.compile("%[0-9A-F]{2}")
+_URLSAFE, _STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
 
 
 def names_in(text: str) -> list[str]:
@@ -41,51 +51,160 @@ def fill(text: str, value_of: Callable[[str], str]) -> str:
     return _PLACEHOLDER.sub(lambda found: value_of(found[1]), text) if "{{" in text else text
 
 
+def may_be_sent(target: str, *, hosts: Sequence[str]) -> bool:
+    """Whether a secret that is bound to ``hosts`` may go to ``target``: ``host``, or ``host:port`` beside the scheme's.
+
+    ``*.example.com`` is each host below example.com, at any depth; ``*`` is any host at any port.
+    """
+    for host in (host.translate(_NO_BRACKETS) for host in hosts):
+        below = host.startswith("*.") and target.endswith(host[1:]) and target != host[1:]
+        if below or host in ("*", target):
+            return True
+    return False
+
+
+def not_for(target: str, *, name: str, hosts: Sequence[str]) -> str:
+    """Why a secret is not sent there, and what would help."""
+    return (
+        f"The secret {name} is not for {target:.255}: it is bound to {', '.join(hosts)}. PUT /secrets/{name} binds it "
+        "to other hosts, with its value."
+    )
+
+
 def hide(outcome: Outcome, values: Mapping[str, str]) -> Outcome:
-    """``outcome`` with ``{{secret:name}}`` in place of every value, in whatever form an answer may echo it."""
-    forms = sorted(
-        {(form, f"{{{{secret:{name}}}}}") for name, value in values.items() for form in _forms(value)},
-        key=lambda pair: -len(pair[0]),
+    """``outcome`` with ``{{secret:name}}`` in place of every value, in whatever form an answer may echo it.
+
+    Also of a piece of it, where something on the way cut it. A name may be longer than its value, so the outcome is
+    bounded again.
+    """
+    forms = Forms(values)
+    return rebounded(
+        replace(
+            outcome,
+            error_message=forms.hidden(outcome.error_message),
+            traceback=forms.hidden(outcome.traceback),
+            response_excerpt=forms.hidden(outcome.response_excerpt),
+            result=_hidden_deep(outcome.result, forms),
+        )
     )
-    return replace(
-        outcome,
-        error_message=_hidden(outcome.error_message, forms),
-        traceback=_hidden(outcome.traceback, forms),
-        response_excerpt=_hidden(outcome.response_excerpt, forms),
-        result=_hidden_deep(outcome.result, forms),
+
+
+class Forms:
+    """Every form of some secrets, and their pieces: each form in steps of ``PIECE``.
+
+    So any run of a form of twice that length holds a piece; its beginning and its end do with half of it.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        pairs = {
+            (form, f"{{{{secret:{name}}}}}") for name, value in values.items() for form in forms_of(value)
+        }
+        self._whole = sorted(pairs, key=lambda pair: -len(pair[0]))
+        self._pieces: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
+        for form, name in self._whole:
+            for at in {*range(0, len(form) - PIECE + 1, PIECE), len(form) - PIECE}:
+                if at >= 0:
+                    self._pieces[form[at : at + PIECE]].append((form, at, name))
+
+    def hidden(self, text: str) -> str:
+        for form, name in self._whole:
+            text = text.replace(form, name)
+        text = self._without_pieces(text)
+        return self._without_ends(text) if len(text.encode()) >= _CUT_BYTES else text
+
+    def _without_pieces(self, text: str) -> str:
+        """Each piece that is found is followed in both directions, for as long as it is the secret's."""
+        kept: list[str] = []
+        done = at = 0
+        while at <= len(text) - PIECE:
+            found = self._pieces.get(text[at : at + PIECE])
+            if found:
+                runs = [(*_run(text, at, form, place, least=done), name) for form, place, name in found]
+                start, end, name = max(runs, key=lambda run: run[1] - run[0])
+                kept += [text[done:start], name]
+                done = at = end
+            else:
+                at += 1
+        return "".join([*kept, text[done:]]) if kept else text
+
+    def _without_ends(self, text: str) -> str:
+        """A text so long may have been cut in the middle of a value: also of what is shorter than a piece."""
+        for form, name in self._whole:
+            for length in range(min(PIECE, len(form) - 1, len(text)), _SHORTEST_PIECE - 1, -1):
+                if text.endswith(form[:length]):
+                    text = text[:-length] + name
+                if text.startswith(form[-length:]):
+                    text = name + text[length:]
+        return text
+
+
+def _run(text: str, at: int, form: str, place: int, *, least: int) -> tuple[int, int]:
+    """From where to where ``text`` is as ``form``, around ``at`` and ``place``, where a piece of both begins."""
+    before = after = 0
+    while at - before > least and place > before and text[at - before - 1] == form[place - before - 1]:
+        before += 1
+    while at + after < len(text) and place + after < len(form) and text[at + after] == form[place + after]:
+        after += 1
+    return at - before, at + after
+
+
+def forms_of(value: str) -> set[str]:
+    """What a value may look like once clients, servers and logs have had it: encoded, decoded, escaped."""
+    decoded = {value, unquote(value), unquote_plus(value), *_from_base64(value)}
+    forms = decoded | {form for text in decoded for form in _encoded(text)}
+    # A value as short as a word would be found everywhere.
+    return {form for form in forms if len(form) >= _SHORTEST_FORM}
+
+
+def _encoded(text: str) -> Iterator[str]:
+    raw = text.encode()
+    yield from (json.dumps(text)[1:-1], repr(text)[1:-1], repr(raw)[2:-1], html.escape(text))
+    percent = (
+        quote(text),
+        quote(text, safe=""),
+        quote_plus(text),
+        quote(text, safe="!$&'()*+,/:;=@-._~"),
+        "".join(f"%{byte:02X}" for byte in raw),
+        *_as_clients_send(text),
     )
+    for form in percent:
+        yield form
+        yield _ESCAPE.sub(lambda found: found[0].lower(), form)
+    yield from (raw.hex(), raw.hex().upper())
+    for lead in range(3):  # wherever in an encoded text it stands, such as behind a user's name and a colon
+        whole = base64.b64encode(bytes(lead) + raw).decode().rstrip("=")
+        inner = whole[(0, 2, 3)[lead] :]
+        inner = inner if not (lead + len(raw)) % 3 else inner[:-1]
+        for form in (inner, inner if lead else whole):
+            yield from (form, form.translate(_URLSAFE))
 
 
-def _forms(value: str) -> Iterator[str]:
-    yield from (value, json.dumps(value)[1:-1], repr(value)[1:-1], html.escape(value))
-    yield from (
-        quote(value),
-        quote(value, safe=""),
-        quote_plus(value),
-        quote(value, safe="!$&'()*+,/:;=@-._~"),
-    )
-    for encoded in (base64.b64encode(value.encode()), base64.urlsafe_b64encode(value.encode())):
-        yield encoded.decode().rstrip("=")
+def _as_clients_send(text: str) -> Iterator[str]:
+    """As yarl requotes it in a path and in a query, and as it shows it to people."""
+    for before in ("http://h/", "http://h/?q="):
+        try:
+            url = URL(before + text)
+        except ValueError:
+            continue
+        yield from (str(url).removeprefix(before), url.human_repr().removeprefix(before))
 
 
-def _hidden(text: str, forms: list[tuple[str, str]]) -> str:
-    for form, name in forms:
-        text = text.replace(form, name)
-    for form, name in forms if len(text.encode()) >= _CUT_BYTES else ():
-        for length in range(min(len(form) - 1, len(text)), _SHORTEST_PIECE - 1, -1):
-            if text.endswith(form[:length]):
-                text = text[:-length] + name
-            if text.startswith(form[-length:]):
-                text = name + text[length:]
-    return text
+def _from_base64(value: str) -> Iterator[str]:
+    """What a target reads in a value that is the base64 of something printable."""
+    try:
+        text = base64.b64decode(value.translate(_STANDARD) + "=" * (-len(value) % 4), validate=True).decode()
+    except ValueError:
+        return
+    if text.isprintable():
+        yield text
 
 
-def _hidden_deep(value: Any, forms: list[tuple[str, str]]) -> Any:
+def _hidden_deep(value: Any, forms: Forms) -> Any:
     match value:
         case str():
-            return _hidden(value, forms)
+            return forms.hidden(value)
         case list():
             return [_hidden_deep(item, forms) for item in value]
         case dict():
-            return {_hidden(str(key), forms): _hidden_deep(item, forms) for key, item in value.items()}
+            return {forms.hidden(str(key)): _hidden_deep(item, forms) for key, item in value.items()}
     return value

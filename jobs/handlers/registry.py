@@ -17,13 +17,14 @@ from typing import Any
 
 import pydantic
 
-from jobs.core.errors import CarillonError, InvalidInput
+from jobs.conf import engine_settings
+from jobs.core.errors import CarillonError, InvalidInput, refusal
 
 NAME = re.compile(r"[a-z][a-z0-9_.]{0,62}")
 BUILT_IN = tuple(
     f"jobs.handlers.builtin.{name}" for name in ("webhook", "celery_task", "message", "noop", "notice")
 )
-#: What begins so is Carillon's own: no job of a caller's is of such a type.
+#: Types with this prefix are Carillon's own: a caller's job cannot have one.
 SYSTEM_PREFIX = "carillon."
 
 Handler = Callable[..., Any]
@@ -34,15 +35,16 @@ class RegistrationError(CarillonError):
 
 
 class UnknownJobType(InvalidInput):
-    """A job names a type that no loaded module registers."""
+    """A job names a type that no loaded module registers, or one that is ``switched_off``."""
 
-    def __init__(self, name: str, *, known: Iterable[str]) -> None:
+    def __init__(self, name: str, *, known: Iterable[str], switched_off: bool = False) -> None:
         names = sorted(known)
         close = difflib.get_close_matches(str(name), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(
-            {"job_type": f"There is no job type {name!r:.80}.{hint} Known: {', '.join(names) or 'none'}."}
-        )
+        wrong = f"There is no job type {name!r:.80}.{hint}"
+        if switched_off:
+            wrong = f"The job type {name!r} is switched off here."
+        super().__init__({"job_type": f"{wrong} Known: {', '.join(names) or 'none'}."})
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,27 @@ class JobType:
     target: Callable[[dict[str, Any]], str] | None = None
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
     pull: bool = False
+    offered: Callable[[], bool] = lambda: True
+    max_timeout: Callable[[], timedelta] | None = None
+    sends_to: Callable[[dict[str, Any]], str] | None = None
+
+    @property
+    def is_system(self) -> bool:
+        return self.name.startswith(SYSTEM_PREFIX)
+
+    @property
+    def is_switched_off(self) -> bool:
+        """By a setting, for all tenants: nothing of it runs."""
+        return self.name in engine_settings().disabled_types or not self.offered()
+
+    @property
+    def is_public(self) -> bool:
+        """Whether a caller's jobs may be of it."""
+        return not (self.is_system or self.is_switched_off)
+
+    def bounded(self, timeout: timedelta) -> timedelta:
+        """How long an attempt of a job with this ``timeout`` may take. The job may be older than the ceiling."""
+        return min(timeout, self.max_timeout()) if self.max_timeout else timeout
 
     @property
     def queue(self) -> str:
@@ -76,7 +99,8 @@ class JobType:
         try:
             return self.payload.model_validate(payload)
         except pydantic.ValidationError as error:
-            raise _in_our_words(error, self.payload) from None
+            findings: Any = error.errors(include_url=False, include_input=False)
+            raise refusal(findings, known=self.payload.model_fields).under("payload") from None
 
 
 _types: dict[str, JobType] = {}
@@ -92,6 +116,9 @@ def job_type(
     target: Callable[[dict[str, Any]], str] | None = None,
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None,
     pull: bool = False,
+    offered: Callable[[], bool] = lambda: True,
+    max_timeout: Callable[[], timedelta] | None = None,
+    sends_to: Callable[[dict[str, Any]], str] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function, plain or ``async``, as the handler of jobs whose ``job_type`` is
     ``name``.
@@ -105,6 +132,11 @@ def job_type(
     (``{"payload.url": ["token"]}``): the handler finds their values in ``ctx.secrets``.
     ``pull``: tenants' pull workers may claim triggers of it too, each its own tenant's (docs/pull-workers.md); not of a
     type with ``secrets``, whose values no pull worker is told.
+    ``offered`` says whether jobs may be of the type (what older ones fire is buried where not), and ``max_timeout``
+    how long an attempt may take at most, whatever its job says; both are asked whenever it matters, so a setting may
+    decide.
+    ``sends_to`` names the queue of the broker that a valid payload is written to: a job may name only what its tenant
+    may write to, and the handler finds what was granted in ``ctx.queues``.
     The first paragraph of the docstring becomes the
     type's description. Raises ``RegistrationError``.
     """
@@ -142,6 +174,9 @@ def job_type(
             target=target,
             secrets=secrets,
             pull=pull,
+            offered=offered,
+            max_timeout=max_timeout,
+            sends_to=sends_to,
         )
         return handler
 
@@ -163,11 +198,14 @@ def all_types() -> list[JobType]:
 
 def public_types() -> list[JobType]:
     """Every registered type that a caller's jobs may be of, by name."""
-    return [job_type for job_type in all_types() if not job_type.name.startswith(SYSTEM_PREFIX)]
+    return [job_type for job_type in all_types() if job_type.is_public]
 
 
-def load(modules: Iterable[str] = ()) -> None:
-    """Import the built-in job types and a team's ``modules``. Repeatable; raises ``RegistrationError``."""
+def load(modules: Iterable[str] = (), *, disabled: Iterable[str] = ()) -> None:
+    """Import the built-in job types and a team's ``modules``. Repeatable; raises ``RegistrationError``.
+
+    ``disabled`` are types that the settings switch off: a word that names none would leave on what it meant.
+    """
     for module in BUILT_IN:
         import_module(module)
     for module in modules:
@@ -178,6 +216,10 @@ def load(modules: Iterable[str] = ()) -> None:
                 f"CARILLON_HANDLER_MODULES names {module!r}, which cannot be imported: "
                 f"{type(error).__name__}: {error}"
             ) from error
+    if unknown := sorted(set(disabled) - _types.keys()):
+        raise RegistrationError(
+            f"CARILLON_DISABLED_TYPES names {', '.join(unknown)}; the job types are {', '.join(sorted(_types))}."
+        )
 
 
 def validate_payload(name: str, payload: Mapping[str, Any]) -> None:
@@ -190,15 +232,3 @@ def validate_payload(name: str, payload: Mapping[str, Any]) -> None:
 
 def _origin(handler: Handler) -> str:
     return f"{handler.__module__}.{handler.__qualname__}"
-
-
-def _in_our_words(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> InvalidInput:
-    """pydantic's findings by field path, without the offending values: payloads hold secrets."""
-    errors: dict[str, list[str]] = {}
-    for finding in error.errors(include_url=False, include_context=False, include_input=False):
-        location = finding["loc"]
-        message = finding["msg"].removeprefix("Value error, ")
-        if finding["type"] == "extra_forbidden" and len(location) == 1:
-            message = f"This field is not known; known are {', '.join(model.model_fields) or 'none'}."
-        errors.setdefault(".".join(["payload", *map(str, location)]), []).append(message)
-    return InvalidInput(errors)

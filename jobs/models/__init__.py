@@ -4,17 +4,20 @@ from jobs.models.attempt import Attempt
 from jobs.models.calls.answer import Answer
 from jobs.models.calls.operation import Operation
 from jobs.models.feed.change import Change
+from jobs.models.feed.checkpoint import TrailCheckpoint, TrailHead
 from jobs.models.feed.event import Event
 from jobs.models.feed.reader import FeedReader
 from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
-from jobs.models.job import Job, JobLabel, JobTally
-from jobs.models.lease import Lease
+from jobs.models.job import Job, JobLabel
+from jobs.models.lease import Lease, ZoneRules
 from jobs.models.queue import Message, PullType, Queue
+from jobs.models.tally import AnswerTally, JobTally
 from jobs.models.trigger import Origin, Trigger
 from jobs.models.worker import Clock, Worker
 
 __all__ = (
     "Answer",
+    "AnswerTally",
     "Attempt",
     "CatchUp",
     "Change",
@@ -33,6 +36,9 @@ __all__ = (
     "PullType",
     "Queue",
     "SkippedRange",
+    "TrailCheckpoint",
+    "TrailHead",
     "Trigger",
     "Worker",
+    "ZoneRules",
 )

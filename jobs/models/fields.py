@@ -1,16 +1,18 @@
-"""What several models share: ids and the bounds of stored times."""
+"""What several models share: ids, times, and the bounds of stored times."""
 
+import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 import uuid_utils
 import uuid_utils.compat
-from django.db.models import Q
+from django.db.models import DateTimeField, Func, Q
 
-#: Stored times lie in [2000, 2100]: a year-9999 row with an offset can be saved and then poisons every read.
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+from jobs.core.instants import EARLIEST, LATEST
+
+#: The partitions of jobs that beats share.
+PARTITIONS = 256
 
 
 def new_id() -> UUID:
@@ -21,6 +23,16 @@ def new_id() -> UUID:
 def new_ids(count: int) -> list[str]:
     """Ids of the same kind and in the same order, as text: what only the database is to read is not made an object."""
     return [uuid_utils.uuid7().hex for _ in range(count)]
+
+
+def first_id_since(instant: datetime) -> UUID:
+    """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
+    return UUID(int=int(instant.timestamp() * 1000) << 80)
+
+
+def partition_of(job_id: UUID) -> int:
+    """The partition of a job, from 0 to before ``PARTITIONS``: stable, and even whatever the ids have in common."""
+    return int.from_bytes(hashlib.sha256(job_id.bytes).digest()[:2], "big") % PARTITIONS
 
 
 def times_in_range(*names: str) -> Q:
@@ -39,3 +51,11 @@ def one_of(name: str, values: Iterable[str]) -> Q:
 def choices(values: Iterable[str]) -> list[tuple[str, str]]:
     """Django choices of a StrEnum: value and human label."""
     return [(str(value), str(value).replace("_", " ")) for value in values]
+
+
+class Clock(Func):
+    """The database's time as a default: the moment of the statement, offset as tests have it."""
+
+    function = "carillon_clock"
+    output_field = DateTimeField()
+    arity = 0

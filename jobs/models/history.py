@@ -1,5 +1,5 @@
-"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, catch-up in hand (§9),
-and the effects that are made once (§7)."""
+"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, unfinished catch-up
+(DESIGN §9), and the effects that are made once (DESIGN §7)."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models

@@ -8,7 +8,7 @@ from django.db.models import Q
 from jobs.core.policies import CronDialect, Delivery, DstPolicy, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
-from jobs.models.fields import choices, new_id, one_of, times_in_range
+from jobs.models.fields import PARTITIONS, choices, new_id, one_of, times_in_range
 from tenants.models import Tenant
 
 PRIORITIES = [(int(priority), priority.label) for priority in Priority]
@@ -98,7 +98,7 @@ class Job(models.Model):
                 condition=one_of("cron_dialect", CronDialect), name="job_cron_dialect_known"
             ),
             models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="job_priority_known"),
-            models.CheckConstraint(condition=Q(partition_key__lt=256), name="job_partition_below_256"),
+            models.CheckConstraint(condition=Q(partition_key__lt=PARTITIONS), name="job_partition_below_256"),
             models.CheckConstraint(condition=Q(timeout__gt=timedelta()), name="job_timeout_positive"),
             models.CheckConstraint(condition=Q(max_concurrent__gte=1), name="job_max_concurrent_positive"),
             models.CheckConstraint(
@@ -144,22 +144,6 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-
-class JobTally(models.Model):
-    """How many living jobs a tenant has: the sum of its stripes.
-
-    Kept by triggers of ``jobs_job`` (migration 0009), so that neither quotas nor usage count rows. Each connection
-    writes to a stripe of its own, or nearly, so that those who create jobs at once do not wait for each other.
-    """
-
-    pk = models.CompositePrimaryKey("tenant_id", "stripe")
-    tenant_id = models.BigIntegerField()
-    stripe = models.PositiveSmallIntegerField()
-    jobs = models.BigIntegerField()
-
-    def __str__(self) -> str:
-        return f"{self.jobs} of {self.tenant_id}"
 
 
 class JobLabel(models.Model):

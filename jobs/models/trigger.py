@@ -5,11 +5,13 @@ from django.db.models import Case, Q, Value, When
 
 from jobs.core import states
 from jobs.core.states import TriggerState
-from jobs.models.fields import choices, new_id
+from jobs.models.fields import Clock, choices, new_id
 from jobs.models.job import PRIORITIES, Job
 from tenants.models import Tenant
 
 DISPATCHABLE = Q(phase__in=("pending", "retrying"), held=False)
+#: The dead letters, by the phase that their index is about.
+DEAD_LETTERS = Q(phase=states.PHASES[TriggerState.DEAD])
 
 
 def _phase_of_state() -> Case:
@@ -81,6 +83,8 @@ class Trigger(models.Model):
     checkpoint = models.JSONField(null=True, blank=True)
     result = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField()
+    #: When it became dispatchable, for dispatchers to hear of; null where the one that serves it was told otherwise.
+    announced_at = models.DateTimeField(null=True, blank=True, db_default=Clock())
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -92,29 +96,37 @@ class Trigger(models.Model):
             models.UniqueConstraint(fields=("job", "scheduled_for"), name="trigger_one_per_firing"),
         )
         indexes = (
-            # store/sql/dispatch.sql: due_lanes, pick — a loose scan over (tenant, type, priority), oldest due first.
+            # store/sql/dispatch.sql: sweep, candidates, floors — each lane (tenant, type, priority), oldest due first.
             models.Index(
                 fields=("tenant", "job_type", "priority", "due_at"),
                 condition=DISPATCHABLE,
                 name="trigger_lane",
             ),
-            # store/sql/dispatch.sql: pick — in-flight counts per tenant and per job type; store/sql/reap.sql: both.
+            # store/sql/dispatch.sql: in_flight_since, in_flight_between — what was queued a moment ago.
+            models.Index(fields=("queued_at",), condition=Q(phase="in_flight"), name="trigger_queued_at"),
+            # store/sql/dispatch.sql: in_flight_of_tenants; store/sql/pull.sql and reap.sql.
             models.Index(
                 fields=("tenant", "job_type"),
                 condition=Q(phase="in_flight"),
                 name="trigger_in_flight",
             ),
-            # store/sql/dispatch.sql: pick (overlap); jobs.actions — everything unfinished of one job.
+            # store/sql/dispatch.sql: standings, skip_missed; jobs.actions — everything unfinished of one job, by time.
             models.Index(
-                fields=("job", "phase"),
+                fields=("job", "phase", "scheduled_for"),
                 condition=Q(phase__in=("pending", "retrying", "in_flight")),
                 name="trigger_unfinished_of_job",
             ),
-            # store/sql/dispatch.sql: pick, release — what is in flight of one concurrency key.
+            # store/sql/dispatch.sql: standings; store/sql/parking.sql: release — what a concurrency key has in flight.
             models.Index(
                 fields=("tenant", "concurrency_key"),
                 condition=Q(phase="in_flight") & ~Q(concurrency_key=""),
                 name="trigger_key_in_flight",
+            ),
+            # store/sql/dispatch.sql: news — what became dispatchable a moment ago.
+            models.Index(
+                fields=("announced_at",),
+                condition=DISPATCHABLE & Q(announced_at__isnull=False),
+                name="trigger_announced",
             ),
             # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
             models.Index(

@@ -10,12 +10,13 @@ class Worker(models.Model):
     """``name`` takes from ``queues`` with ``concurrency`` processes or threads; last heard of at ``seen_at``.
 
     For people, for ``explain``, and for beats that would spare the broker what nobody takes: nothing that must be true
-    depends on it. Triggers are recovered by their leases.
+    depends on it. Triggers are recovered by their leases. ``process`` tells apart two workers that were given one name.
     """
 
     name = models.CharField(max_length=200, primary_key=True)
     queues = ArrayField(models.CharField(max_length=80))
     concurrency = models.PositiveIntegerField()
+    process = models.CharField(max_length=32, default="", db_default="")
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -31,7 +32,7 @@ class Worker(models.Model):
 
 class Clock(models.Model):
     """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
-    ``within_seconds``. Of a beat ``let_through`` counts firings that no rate limit could be asked about.
+    ``within_seconds``. Of a beat ``let_through`` counts firings that it rated alone, as Redis was away.
 
     For people: no process clock decides anything.
     """

@@ -6,8 +6,9 @@ A file holds queries of one noun. Each begins with a header: ``-- name:``, then 
 those of every message, which planning costs more than executing, and whose plan is the same whatever the parameters.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
-there is none. Trouble with the server comes out as one of ``DISCONNECTED``; ``until_connected`` waits it out for
-statements that are safe to repeat.
+there is none. A server that is away comes out as one of ``DISCONNECTED``; one that is there and gave a statement up (a
+time-out, a lock, a deadlock, no room) as ``StatementFailed``; faults of ours as Django has them. ``until_connected``
+waits the first two out for statements that are safe to repeat.
 """
 
 import json
@@ -16,7 +17,7 @@ import re
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -26,25 +27,45 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import psycopg
-from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.backends.signals import connection_created
+from django.db.utils import DEFAULT_DB_ALIAS
 from psycopg.abc import Buffer, Loader
-from psycopg.pq import Format
+from psycopg.pq import Format, TransactionStatus
 
-from jobs.telemetry import get_logger
+from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
 T = TypeVar("T")
+#: No statement of a beat waits longer for a lock: the rows of all tenants meet in its statements.
+LOCK_PATIENCE = timedelta(milliseconds=50)
+#: The database ends a beat's transaction that idles for so long, with all the locks it holds.
+IDLE_PATIENCE = timedelta(seconds=5)
 #: Executions of a statement after which its plan is kept.
 KEEP_AFTER = 2
 _keeping = False
 DISCONNECTED = (OperationalError, InterfaceError)
-#: SQLSTATEs of a server that is there and as good as away: it ended our transaction for idling, as it does when it was
-#: frozen itself; it is a standby that is not promoted yet. To Django they are InternalErrors, as are faults of ours.
-_UNFIT = {"25P03", "25006"}
+_outage = Outage("database away")
+#: SQLSTATEs of a server that is there and as good as away: it is going down, or coming up; it ended our connection, or
+#: our transaction, for idling, as it does when it was frozen itself; it is a standby that is not promoted yet. The last
+#: two are InternalErrors to Django, as are faults of ours. To these comes class 08, of broken connections.
+AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "25006"}
+#: No transaction is open; of a connection that broke nothing is known, and nothing is open any more.
+_AT_REST = (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 _DIRECTORY = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
+
+
+class StatementFailed(DatabaseError):
+    """The server is there and gave a statement up: a time-out, a lock's, a deadlock, a disk that is full.
+
+    It is a failure of the step that asked. To connect again, or to let another process try, would change nothing.
+    """
+
+
+#: Errors that pass: an action that may be repeated can be tried again after these.
+TRANSIENT = (*DISCONNECTED, StatementFailed)
 
 
 class _JsonbLoader(psycopg.adapt.Loader):
@@ -77,12 +98,10 @@ class Query:
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
         values = {name: _literal(value) for name, value in parameters.items()}
-        try:
-            return self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
-        except InternalError as error:
-            if is_unfit(error):
-                raise OperationalError(*error.args) from error
-            raise
+        with _told_apart():
+            rows = self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
+        _outage.over()
+        return rows
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with connection.cursor() as cursor:
@@ -116,7 +135,7 @@ def _kept_cursor() -> psycopg.Cursor[Any]:
 def _rows(sql: str, cursor: Any) -> list[Any]:
     row = _row_types.get(sql)
     if row is None:
-        # Asked for once a statement, since it is built anew each time.
+        # Asked for once a statement, since it is built each time.
         names = cursor.description
         row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _NoRow
     # As namedtuple._make does, without its Python.
@@ -186,13 +205,15 @@ def all_queries() -> dict[str, Query]:
 
 
 def keep_plans() -> None:
-    """Keep the plans of statements that say so, on every connection this process makes from here on."""
+    """Keep the plans of statements that say so, on every Carillon connection that this process makes from here on."""
     global _keeping
     _keeping = True
     connection_created.connect(_settle)
 
 
 def _settle(connection: Any, **_: Any) -> None:
+    if connection.alias != DEFAULT_DB_ALIAS:
+        return  # a team's own database: what plans suit it is not ours to say, and it need not be Postgres
     # A plan made while a table was empty would read it whole ever after: such plans are out of the question here.
     with connection.cursor() as cursor:
         cursor.execute(
@@ -204,19 +225,43 @@ def _settle(connection: Any, **_: Any) -> None:
 
 @contextmanager
 def atomic() -> Iterator[None]:
-    """A transaction on the store's connection; a savepoint inside one. Its commit may raise ``DISCONNECTED``, too."""
+    """A transaction on the store's connection; a savepoint inside one. Its commit may raise as any statement may."""
+    with _told_apart(), transaction.atomic():
+        yield
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """Raise ``DISCONNECTED`` where the server is away, and ``StatementFailed`` where it only gave a statement up."""
     try:
-        with transaction.atomic():
-            yield
+        yield
+    except OperationalError as error:
+        if is_away(error):
+            raise
+        raise StatementFailed(*error.args) from error.__cause__
     except InternalError as error:
-        if is_unfit(error):
-            raise OperationalError(*error.args) from error
+        if is_away(error):
+            raise OperationalError(*error.args) from error.__cause__
         raise
 
 
-def is_unfit(error: InternalError) -> bool:
-    """Whether it says that the server can serve nobody at present, and not that a statement was wrong."""
-    return getattr(error.__cause__, "sqlstate", None) in _UNFIT
+def is_away(error: BaseException) -> bool:
+    """Whether the error says that the server can serve nobody at present, or has lost us; not that a statement failed.
+
+    What has no SQLSTATE was said by the client: it could not connect, or the connection broke.
+    """
+    if not isinstance(error, OperationalError | InternalError):
+        return isinstance(error, InterfaceError)
+    state = sqlstate(error)
+    if state is None:
+        return isinstance(error, OperationalError)
+    ended = connection.connection is not None and connection.connection.closed
+    return ended or state in AWAY or state.startswith("08")
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """What the server called it; None when it was not the server that said it."""
+    return getattr(error.__cause__, "sqlstate", None)
 
 
 def in_transaction() -> bool:
@@ -224,12 +269,52 @@ def in_transaction() -> bool:
     return connection.in_atomic_block
 
 
+def end_leftovers() -> bool:
+    """Roll back what foreign code left open on this thread's connection. Returns whether there was anything.
+
+    A transaction, a block of Django's or a mode in which each statement opens one: every later write of ours would
+    wait in it, uncommitted, with its rows locked. The connection is dropped, so nothing of it is left.
+    """
+    ours = cast(Any, connection)
+    raw = ours.connection
+    if raw is None:
+        return False
+    if raw.autocommit and raw.pgconn.transaction_status in _AT_REST and not ours.in_atomic_block:
+        return False
+    with suppress(
+        psycopg.Error
+    ):  # of a connection that broke in between; the server rolls back its open transaction
+        raw.rollback()
+    # Inside a block Django would keep the connection, closed, and refuse to make a new one.
+    ours.in_atomic_block = ours.closed_in_transaction = False
+    ours.close()
+    return True
+
+
+def bound(*, statements: timedelta) -> None:
+    """Bound what this thread's connection may cost others, from now on: no statement takes longer than ``statements``,
+    waits longer for a lock than ``LOCK_PATIENCE``, or leaves a transaction idle for long, frozen as we may be.
+    """
+    connection.ensure_connection()
+    ours = cast(Any, connection)
+    known, longest = getattr(ours, "carillon_bound", (None, None))
+    if known is connection.connection and longest == statements:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
+            "set_config('idle_in_transaction_session_timeout', %s, false)",
+            [str(round(span.total_seconds() * 1000)) for span in (statements, LOCK_PATIENCE, IDLE_PATIENCE)],
+        )
+    ours.carillon_bound = (connection.connection, statements)
+
+
 def connect_ahead() -> None:
     """Connect now if the server can be reached, so that the first statement need not."""
     try:
         connection.ensure_connection()
     except DISCONNECTED as error:
-        log.warning("database away", what="connect ahead", error=str(error).strip().splitlines()[:1])
+        note_away(error, what="connect ahead")
 
 
 def disconnect() -> None:
@@ -237,8 +322,16 @@ def disconnect() -> None:
     connection.close()
 
 
+def note_away(error: BaseException, *, what: str) -> None:
+    """Tell of a ``TRANSIENT`` that is waited out. The next statement that goes well ends an outage."""
+    if isinstance(error, StatementFailed):
+        log.warning("statement failed", what=what, error=str(error).strip().splitlines()[:1])
+    else:
+        _outage.failed(error, what=what)
+
+
 def until_connected(action: Callable[[], T], *, patience_seconds: float, what: str) -> T:
-    """Repeat ``action`` while the database cannot be reached, up to ``patience_seconds``; then raise.
+    """Repeat ``action`` while the database cannot be reached, or gives it up, until ``patience_seconds``; then raise.
 
     For actions that may be repeated after an uncertain outcome: a CAS on ``(id, fence, state)``, a read. Waits
     0.1 s to 2 s with jitter between tries, so that a restarted server is not stormed.
@@ -248,10 +341,11 @@ def until_connected(action: Callable[[], T], *, patience_seconds: float, what: s
     while True:
         try:
             return action()
-        except DISCONNECTED as error:
+        except TRANSIENT as error:
             if connection.in_atomic_block or time.monotonic() > give_up:
                 raise
-            log.warning("database away", what=what, error=str(error).strip().splitlines()[:1])
-            disconnect()
+            note_away(error, what=what)
+            if not isinstance(error, StatementFailed):
+                disconnect()
             time.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
             delay = min(2.0, delay * 2)

@@ -1,11 +1,11 @@
 """Claim, renew and finish: the worker's statements, each one CAS on ``(id, fence, state)`` for a whole batch.
 
 A worker that comes too late changes nothing: claim returns fewer rows, renew leaves ids out, finish keeps the late
-outcome as a ``stale`` attempt. All may be repeated after an uncertain outcome.
+outcome as a ``stale`` attempt. All may be repeated after an uncertain outcome, claim under the same attempt ids.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -67,32 +67,77 @@ class Finish(NamedTuple):
         return self.watched or self.state is not TriggerState.SUCCEEDED
 
 
+class Crowding(NamedTuple):
+    """Tenants, by slug, of which a process may claim nothing (``crowded``), or nothing that may be started once only
+    (``waiting``), since it could not begin with it. What it leaves comes back to dispatch after ``wait``.
+    """
+
+    crowded: Collection[str] = ()
+    waiting: Collection[str] = ()
+    wait: timedelta = timedelta()
+
+    def columns(self) -> dict[str, list[str]]:
+        return {"crowded": list(self.crowded), "waiting": list(self.waiting)}
+
+
+NOT_CROWDED = Crowding()
+
+
 class Claimed(list[Any]):
     """One row an attempt. ``dropped``: how many grips are of triggers unknown, or that moved on under another fence."""
 
     dropped = 0
 
 
-def claim(*, grips: Sequence[Grip], worker: str, celery_task_id: str, lease: timedelta) -> Claimed:
+def claim(
+    *,
+    grips: Sequence[Grip],
+    job_types: Sequence[str],
+    worker: str,
+    celery_task_id: str,
+    lease: timedelta,
+    attempt_ids: Sequence[str] = (),
+    crowding: Crowding = NOT_CROWDED,
+) -> Claimed:
     """Make the batch ours. Returns one row an attempt; what may not run now is handed back, what is stale dropped.
 
-    One statement when all are claimed, a second one hands back the others.
+    ``job_types``: what the message is for; a trigger of another type is as stale. A row that is ``switched_off`` is of
+    a type that its tenant may not use any more.
+
+    ``attempt_ids``: one for each of ``grips``, for a claim that may be repeated. Repeated with the same ids it also
+    returns what it took the time before, when its answer was lost. ``crowding``: whose triggers not to take.
+
+    One statement when all are claimed; one or two more adopt or hand back the others.
     """
+    ids = list(attempt_ids or new_ids(len(grips)))
     claimed = Claimed(
         _SQL["claim"](
-            ids=[grip.id for grip in grips],
-            fences=[grip.fence for grip in grips],
-            attempt_ids=new_ids(len(grips)),
+            **_columns(grips),
+            job_types=list(job_types),
+            attempt_ids=ids,
             worker=worker,
             celery_task_id=celery_task_id,
             lease=lease,
+            **crowding.columns(),
         )
     )
-    if len(claimed) < len(grips):
-        ours = {row.id for row in claimed}
-        left = [grip for grip in grips if grip.id not in ours]
-        claimed.dropped = len(left) - hand_back(left)
+    if attempt_ids and (left := _left_of(grips, claimed)):
+        starting = dict(zip(grips, ids, strict=True))
+        claimed += _SQL["adopt"](**_columns(left), attempt_ids=[starting[grip] for grip in left], lease=lease)
+    if left := _left_of(grips, claimed):
+        claimed.dropped = len(left) - hand_back(left, crowding, job_types=job_types)
     return claimed
+
+
+def _left_of(grips: Sequence[Grip], claimed: Claimed) -> list[Grip]:
+    if len(claimed) == len(grips):
+        return []
+    ours = {row.id for row in claimed}
+    return [grip for grip in grips if grip.id not in ours]
+
+
+def _columns(grips: Sequence[Grip]) -> dict[str, list[Any]]:
+    return {"ids": [grip.id for grip in grips], "fences": [grip.fence for grip in grips]}
 
 
 def retry_policy_of(row: Any) -> RetryPolicy:
@@ -107,15 +152,26 @@ def retry_policy_of(row: Any) -> RetryPolicy:
         return RetryPolicy()
 
 
-def hand_back(grips: Sequence[Grip]) -> int:
-    """Return triggers still queued under these fences to ``pending``. Returns how many."""
-    return len(_SQL["hand_back"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips]))
+def hand_back(
+    grips: Sequence[Grip], crowding: Crowding = NOT_CROWDED, *, job_types: Sequence[str] | None = None
+) -> int:
+    """Return triggers still queued under these fences (and of these types) to ``pending``; those that ``crowding``
+    tells of, for a later time. Returns how many.
+    """
+    types = None if job_types is None else list(job_types)
+    waits = crowding.columns() | {"wait": crowding.wait}
+    return len(_SQL["hand_back"](**_columns(grips), **waits, job_types=types))
 
 
 def renew(*, grips: Sequence[Grip], lease: timedelta) -> dict[UUID, bool]:
     """Prolong the leases of ``grips``. Returns id -> cancel requested; an id left out is no longer ours."""
-    rows = _SQL["renew"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips], lease=lease)
+    rows = _SQL["renew"](**_columns(grips), lease=lease)
     return {row.id: row.cancel_requested for row in rows}
+
+
+def note_stopping(grips: Sequence[Grip]) -> None:
+    """Note that the worker of ``grips`` was told to stop, so that being killed for it is no crash of theirs."""
+    _SQL["note_stopping"](**_columns(grips))
 
 
 def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = None) -> bool:
@@ -190,10 +246,10 @@ def _sparse(values: list[Any]) -> list[Any]:
     return values if any(values) else []
 
 
-def pause_gone(job_ids: Sequence[UUID]) -> None:
-    """Pause jobs whose target answered 410 Gone (DESIGN §7)."""
+def pause_gone(trigger_ids: Sequence[UUID]) -> None:
+    """Pause the jobs of triggers whose target answered 410 Gone (DESIGN §7), if it is the job's present one."""
     with acting_as(ENGINE), db.atomic():
-        note_versions([row.id for row in _SQL["pause_gone"](job_ids=list(job_ids))])
+        note_versions([row.id for row in _SQL["pause_gone"](trigger_ids=list(trigger_ids))])
 
 
 def _json_or_null(value: object) -> str | None:

@@ -1,12 +1,17 @@
 """Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.utils import DEFAULT_DB_ALIAS
+
+from jobs.core.instants import instant_text
 from jobs.core.schedule import Schedule, ScheduleType
+from jobs.models import Job
 from jobs.models.fields import new_ids
 from jobs.store import db
 from jobs.store.leases import Reign
@@ -29,24 +34,35 @@ class Firing(NamedTuple):
     idempotency_key: str = ""
 
     def key(self) -> str:
-        return self.idempotency_key or f"job:{self.job_id}:scheduled_for:{_as_text(self.scheduled_for)}"
+        return self.idempotency_key or key_of(self.job_id, self.scheduled_for)
 
 
-@lru_cache
-def _as_text(instant: datetime) -> str:
-    """An instant as RFC 3339; many jobs fire at the same one."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+#: Many jobs fire at the same instant.
+_as_text = lru_cache(instant_text)
+
+
+def key_of(job_id: UUID, scheduled_for: datetime) -> str:
+    """The idempotency key of a job's scheduled firing."""
+    return f"job:{job_id}:scheduled_for:{_as_text(scheduled_for)}"
 
 
 def take_due(
-    *, reign: Reign, look_ahead: timedelta, limit: int, ids: Sequence[UUID] | None = None
+    *,
+    reign: Reign,
+    look_ahead: timedelta,
+    limit: int,
+    ids: Sequence[UUID] | None = None,
+    zoned: bool = True,
 ) -> list[Any]:
     """Lock up to ``limit`` jobs of the reign's shards whose next instant lies within the look-ahead.
 
-    With ``ids``, those of them alone. Call inside ``db.atomic()``. Takes nothing once any of the shards' terms is over.
+    With ``ids``, those of them alone; without ``zoned``, none whose instants a time zone decides. Call inside
+    ``db.atomic()``. Takes nothing once any of the shards' terms is over.
     """
     wanted = None if ids is None else list(ids)
-    return _SQL["take_due"](**reign.shard_proof(), look_ahead=look_ahead, limit=limit, ids=wanted)
+    return _SQL["take_due"](
+        **reign.shard_proof(), look_ahead=look_ahead, limit=limit, ids=wanted, zoned=zoned
+    )
 
 
 def peek_due(*, reign: Reign, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:
@@ -55,8 +71,11 @@ def peek_due(*, reign: Reign, look_ahead: timedelta, limit: int, fresh: int) -> 
     return _SQL["peek_due"](partitions=partitions, look_ahead=look_ahead, limit=limit, fresh=fresh)
 
 
-def materialize(firings: Sequence[Firing]) -> list[UUID]:
-    """Insert triggers; a firing that has one already is left alone. Returns the new ids. May be repeated."""
+def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUID]:
+    """Insert triggers; a firing that has one already is left alone. Returns the new ids. May be repeated.
+
+    ``announce``: let dispatchers hear of them; else the caller tells the only one there is.
+    """
     if not firings:
         return []
     rows = _SQL["materialize"](
@@ -70,6 +89,7 @@ def materialize(firings: Sequence[Firing]) -> list[UUID]:
         due_ats=[firing.due_at for firing in firings],
         priorities=[firing.priority for firing in firings],
         idempotency_keys=[firing.key() for firing in firings],
+        announce=announce,
     )
     return [row.id for row in rows]
 
@@ -101,6 +121,32 @@ def note_versions(job_ids: Sequence[UUID]) -> None:
     """
     if job_ids:
         _SQL["note_versions"](ids=list(job_ids))
+
+
+def insert(jobs: Sequence[Job]) -> set[UUID]:
+    """Write new jobs, each with the first entry of its timeline, by one statement, which commits by itself.
+
+    Returns the ids of those written: the others' names are those of living jobs of their tenants.
+    """
+    names = [column.attname for column in Job._meta.concrete_fields]
+    rows = [{name: getattr(job, name) for name in names} for job in jobs]
+    written = {row.id for row in _SQL["insert"](rows=json.dumps(rows, default=_json_text))}
+    for job in jobs:
+        job._state.adding, job._state.db = job.id not in written, DEFAULT_DB_ALIAS
+    return written
+
+
+def _json_text(value: object) -> str:
+    """A column's value that JSON has no form of, as Postgres reads it."""
+    if isinstance(value, timedelta):
+        return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def before_creation(*, tenant_id: int, job_type: str) -> tuple[datetime, int, bool]:
+    """The database's clock, how many living jobs the tenant has, and whether it declared the ``job_type`` itself."""
+    [row] = _SQL["before_creation"](tenant_id=tenant_id, job_type=job_type)
+    return row.now.astimezone(UTC), row.jobs, row.declared
 
 
 def living(tenant_id: int) -> int:

@@ -11,21 +11,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
+from jobs.models.fields import PARTITIONS
 from jobs.store import db
 
 _SQL = db.queries("leases")
 LEADER = "leader"
-PARTITIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Partitions ``first`` to ``last``, both included, and the lease over them. ``term``: under which it is held."""
+    """Partitions ``first`` to ``last``, both included, and the lease over them. ``term``: under which it is held.
+
+    ``locked``: somebody has locked the lease's row, so that it cannot be prolonged, nor taken.
+    """
 
     lease: str
     first: int = 0
     last: int = PARTITIONS - 1
     term: int | None = None
+    locked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class Reign:
     def part(self) -> float:
         """How much of all partitions the reign is over; 1: all."""
         return sum(shard.last - shard.first + 1 for shard in self.shards) / PARTITIONS if self.shards else 1.0
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else dispatches while the reign lasts."""
+        return self.term is not None and not self.shards
 
     def proof(self) -> dict[str, object]:
         """The parameters every statement checks that serves all jobs alike: that the holder leads at all."""
@@ -70,10 +79,13 @@ class Share(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Shards begun under new terms. ``abandoned``: somebody may have left one with work half done."""
+    """Shards begun under new terms. ``abandoned``: another may have left one with work half done. ``locked``: shards
+    that are free, but whose rows somebody has locked.
+    """
 
     shards: list[Shard]
     abandoned: bool
+    locked: list[Shard]
 
 
 def divide(number: int) -> tuple[Shard, ...]:
@@ -85,18 +97,26 @@ def divide(number: int) -> tuple[Shard, ...]:
     )
 
 
-def take(shards: Sequence[Shard], *, holder: str, most: int, duration: timedelta) -> Taken:
-    """Take up to ``most`` of the shards that are free, expired or the holder's, under new terms. May be repeated."""
-    rows = _SQL["take"](names=[shard.lease for shard in shards], holder=holder, most=most, duration=duration)
+def take(
+    shards: Sequence[Shard], *, holder: str, most: int, duration: timedelta, idle: timedelta = timedelta()
+) -> Taken:
+    """Take up to ``most`` of the shards that are free, expired for ``idle`` or the holder's, under new terms.
+
+    Waits for no lock. May be repeated.
+    """
+    names = [shard.lease for shard in shards]
+    rows = _SQL["take"](names=names, holder=holder, most=most, duration=duration, idle=idle)
     by_lease = {shard.lease: shard for shard in shards}
-    taken = [replace(by_lease[row.name], term=row.term) for row in rows]
-    return Taken(taken, any(row.abandoned for row in rows))
+    taken = [replace(by_lease[row.name], term=row.term) for row in rows if row.term is not None]
+    locked = [replace(by_lease[row.name], locked=True) for row in rows if row.term is None]
+    return Taken(taken, any(row.abandoned for row in rows if row.term is not None), locked)
 
 
 def renew(shards: Sequence[Shard], *, holder: str, duration: timedelta) -> list[Shard]:
-    """Prolong exactly these reigns. Returns those that go on; stop leading the others now."""
-    kept = {row.name for row in _SQL["renew"](**_terms(shards), holder=holder, duration=duration)}
-    return [shard for shard in shards if shard.lease in kept]
+    """Prolong exactly these reigns. Returns those that go on, be they ``locked``; stop leading the others."""
+    rows = _SQL["renew"](**_terms(shards), holder=holder, duration=duration)
+    kept = {row.name: row.locked for row in rows}
+    return [replace(shard, locked=kept[shard.lease]) for shard in shards if shard.lease in kept]
 
 
 def release(shards: Sequence[Shard], *, holder: str, handed_over: bool = False) -> None:

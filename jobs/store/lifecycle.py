@@ -1,6 +1,6 @@
 """What people do to triggers: cancel, replay, hold, withdraw. Called by ``jobs.actions`` inside its transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -30,14 +30,19 @@ def hold(*, job_ids: Sequence[UUID], held: bool) -> None:
     _SQL["hold_jobs"](job_ids=list(job_ids), held=held)
 
 
-def skip_paused(*, job_ids: Sequence[UUID], now: datetime) -> int:
-    """Skip what fell due by ``now``, while the jobs were paused. Returns how many."""
-    return _noted(_SQL["skip_paused"](job_ids=list(job_ids), now=now))
+def paused_since(*, job_ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When each of these paused jobs was paused."""
+    return {row.id: row.paused_at for row in _SQL["paused_since"](job_ids=list(job_ids))}
 
 
-def withdraw_future(*, job_id: UUID, now: datetime) -> int:
-    """Remove firings after ``now``: they are no longer expected. Returns how many."""
-    return len(_SQL["withdraw_future"](job_id=job_id, now=now))
+def skip_paused(pauses: Mapping[UUID, datetime], *, now: datetime) -> int:
+    """Skip what fell due from the beginning of each job's pause, as ``paused_since`` has it, to ``now``: how many."""
+    return _noted(_SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), now=now))
+
+
+def withdraw_future(*, job_ids: Sequence[UUID], now: datetime) -> int:
+    """Remove the jobs' firings after ``now``: they are no longer expected. Returns how many."""
+    return len(_SQL["withdraw_future"](job_ids=list(job_ids), now=now))
 
 
 def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None:

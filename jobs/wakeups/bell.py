@@ -11,9 +11,9 @@ from typing import Any
 
 from jobs.wakeups.listener import Listener
 
-#: Who waits looks again after this long, bell or not,
+#: A waiting request looks at least this often, with or without a notification.
 POLL_SECONDS = 2.0
-#: and no sooner than this after his last look: a busy tenant must not have everybody look at every dispatch.
+#: It looks at most this often: a busy tenant must not make all requests look at every dispatch.
 LOOK_SECONDS = 0.1
 
 

@@ -10,11 +10,11 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-#: A sender keeps silent for this long after a message, and a listener looks no sooner than this after one. So a look
-#: finds whatever was committed while the sender kept silent, and nobody need send again at the end of a burst.
+#: A sender keeps silent for this long after a message, and a listener looks this long after one. So a look
+#: finds all work committed while the sender kept silent, and no message is needed at the end of a burst.
 COALESCE_SECONDS = 0.005
 
-#: Who is told: the beats, or who waits for pull work.
+#: The listeners: the beats, or requests that wait for pull work.
 Kind = Literal["wake", "pull"]
 _SCHEMES = ("redis", "rediss", "unix")
 

@@ -15,7 +15,7 @@ from jobs.telemetry import get_logger
 from jobs.wakeups.channel import Channel, Kind, our_channel
 
 log = get_logger()
-#: Of a server silent for so long an answer is demanded; without one as long again, the connection is taken for dead.
+#: A server silent for this long is pinged; after as long again without an answer the connection counts as dead.
 QUIET_SECONDS = 5.0
 RECONNECT_SECONDS = 1.0
 

@@ -80,7 +80,7 @@ class Sender:
 
     def _publish(self) -> None:
         began = time.monotonic()
-        # Counted from before the message leaves: whoever keeps silent now has committed before it can arrive and
+        # Counted from before the message leaves: a sender that keeps silent now has committed before it can arrive and
         # COALESCE_SECONDS pass.
         self._silent_until = began + COALESCE_SECONDS
         try:

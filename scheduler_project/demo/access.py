@@ -1,6 +1,6 @@
-"""Who uses the demo: three tenants with a fresh API key each, and an admin whose password is fresh at every start.
+"""Access to the demo: three tenants with a fresh API key each, and an admin whose password is fresh at every start.
 
-Nothing secret is kept anywhere: what an earlier demo handed out stops working. All of it may be repeated.
+No secret is kept: keys and passwords of an earlier demo stop working. All of it may be repeated.
 """
 
 import secrets
@@ -20,7 +20,7 @@ ADMIN = "admin"
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What the demo needs to act for its tenants (by slug) and to let its user in."""
+    """The keys by which the demo acts for its tenants (by slug), and its user's login."""
 
     api_keys: dict[str, str]
     webhook_secrets: dict[str, str]
@@ -55,7 +55,7 @@ def _fresh_key(tenant: Tenant) -> str:
 
 
 def _fresh_admin_password() -> str:
-    """Of the superuser that ``up`` has made sure of."""
+    """The password of the superuser that ``up`` has made."""
     password = secrets.token_urlsafe(12)
     admin = get_user_model()._default_manager.get(username=ADMIN)
     admin.set_password(password)

@@ -43,7 +43,7 @@ class Delivery:
 
     @property
     def scheduled(self) -> bool:
-        """Whether a schedule asked for it, and not somebody's "run now" (whose key has another form, DESIGN §5)."""
+        """Whether a schedule asked for it, and not a "run now" (whose key has another form, DESIGN §5)."""
         return ":scheduled_for:" in self.idempotency_key
 
 

@@ -1,4 +1,4 @@
-"""What the demo schedules, and which firings that promises: pure, so that the verdict owes nothing to the engine.
+"""The demo's schedules, and the firings they promise: pure, so that the verdict owes nothing to the engine.
 
 Expected firings follow from what the API acknowledged (``created_at``) and from the schedule that was asked for.
 Intervals and single instants are counted here by plain arithmetic; cron alone borrows ``jobs.core.schedule``.
@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from jobs.core.instants import instant_text
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
 
 TENANTS = {"acme": "Acme Corporation", "globex": "Globex", "initech": "Initech"}
@@ -120,7 +121,7 @@ def sample_jobs(*, now: datetime) -> list[SampleJob]:
         SampleJob(
             tenant="initech",
             name="tps-report",
-            schedule={"type": "once", "run_at": once_at.isoformat().replace("+00:00", "Z")},
+            schedule={"type": "once", "run_at": instant_text(once_at)},
             says=f"{once_at:%H:%M:%S}Z",
         ),
         SampleJob(

@@ -1,9 +1,9 @@
 """Carillon itself, as the demo runs it: ``manage.py up`` in a data directory of its own, as a child process.
 
-The demo must behave alike on every machine and must not touch what a user has: ``own_environment`` drops every setting
-of Carillon's from the environment, so the servers are always the embedded ones of the demo's directory. The child
-leads its own session and is stopped by us, in order; when we are killed, the kernel tells it to stop. What it says goes
-to ``log/up.log``, and its end is quoted when it cannot start.
+The demo must behave alike on every machine and must not touch a user's data: ``own_environment`` drops every setting of
+Carillon's from the environment, so the servers are always the embedded ones of the demo's directory. The child leads
+its own session and is stopped by us, in order; if we are killed, the kernel tells it to stop. Its output goes to
+``log/up.log``, and the end of that is quoted when it cannot start.
 """
 
 import asyncio

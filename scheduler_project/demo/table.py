@@ -1,6 +1,6 @@
-"""What the demo shows: the live table, a plain line where there is no terminal, and the verdict. Pure.
+"""The demo's output: the live table, a plain line where there is no terminal, and the verdict. Pure.
 
-Everything here is drawn anew from the receiver's log; the only thing asked of the API is what comes next.
+Everything is drawn from the receiver's log each time; only the next firings are asked of the API.
 """
 
 from collections import defaultdict

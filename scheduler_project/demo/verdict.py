@@ -1,10 +1,11 @@
-"""Judge a demo: every firing the scenario promised against what the receiver wrote down. Pure.
+"""Judge a demo: every firing the scenario promised against the receiver's log. Pure.
 
 A firing is *delivered* when its last request got the receiver's final answer, *lost* otherwise; *late* when its first
 request came more than ``LATEST_ARRIVAL`` after the nominal instant; *doubled* when a request came after the final
 answer, an attempt number came twice, or it bore two idempotency keys. Retries are none of these. Requests for
-instants nobody promised, or before their time, are *phantoms*. A refused firing must stand among the dead letters.
-A demo that delivered nothing at all has shown nothing, and fails. So does one whose ledger differs from its schedules.
+instants that were not promised, or before their time, are *phantoms*. A refused firing must be among the dead
+letters. A demo that delivered nothing at all has shown nothing, and fails. So does one whose ledger differs from its
+schedules.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +41,7 @@ class JobVerdict:
 
     @property
     def faults(self) -> dict[str, int]:
-        """What went wrong and how often; empty when nothing did."""
+        """The faults and how often each occurred; empty without any."""
         counts = {
             "lost": self.lost,
             "doubled": self.doubled,
@@ -54,7 +55,7 @@ class JobVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerAudit:
-    """What ``manage.py audit_firings`` said of every firing since the data directory was made."""
+    """The answer of ``manage.py audit_firings`` about every firing since the data directory was made."""
 
     passed: bool
     says: str
@@ -101,7 +102,7 @@ def judge(
     """Judge every firing of ``jobs`` up to ``horizon``.
 
     ``deliveries`` are in the order of arrival; ``dead_letters`` holds, by job id, the instants of its dead triggers.
-    Deliveries of other jobs, of firings after the horizon, and those somebody asked for by hand are left aside.
+    Deliveries of other jobs, of firings after the horizon, and those run by hand are left aside.
     """
     by_job: dict[str, list[Delivery]] = defaultdict(list)
     for delivery in deliveries:

@@ -1,8 +1,8 @@
-"""Who runs Postgres, and from where: it refuses root, so root hands it to a system user.
+"""The account that runs Postgres, and where from: Postgres refuses root, so root hands it to a system user.
 
 That user must run the wheel's programs and write its data directory even when the checkout, the virtualenv
 and the data directory all sit below ``/root`` (0700). The wheel's own answer is to open every directory
-above them to everybody, ``/root`` included. Ours touches no permission outside what we made:
+above them to all users, ``/root`` included. Ours touches no permission outside what we made:
 
 - the data is never reached by its path: the child is started *inside* it and told ``-D /proc/self/cwd``;
 - the programs, when out of the user's reach, are copied once to ``/var/cache/carillon``.

@@ -69,7 +69,7 @@ def kept_secret(data_dir: Path, name: str) -> str:
 def ensure_data_dir(data_dir: Path) -> Path:
     """Make ``data_dir`` if it is missing, close it to other users and return it resolved.
 
-    Raises ``PermissionError`` when it belongs to somebody else.
+    Raises ``PermissionError`` when it belongs to another user.
     """
     resolved = data_dir.resolve()
     resolved.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def reach_sockets(data_dir: Path) -> Path | None:
 
     None when no link is needed.
 
-    Raises ``PermissionError`` when somebody else holds the name.
+    Raises ``PermissionError`` when another user holds the name.
     """
     resolved, base = data_dir.resolve(), _socket_base(data_dir)
     if base == resolved:

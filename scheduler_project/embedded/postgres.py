@@ -11,7 +11,7 @@ that "trust" trusts its owner and root alone. Durability is on unless ``ephemera
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -43,6 +43,9 @@ SETTINGS = {
     "random_page_cost": "1.1",
     "timezone": "UTC",
     "log_timezone": "UTC",
+    # Log no rows and statements of failures: they hold payloads.
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
 }
 EPHEMERAL_SETTINGS = {
     "fsync": "off",
@@ -65,8 +68,8 @@ class EmbeddedPostgres(EmbeddedServer):
     def account(self) -> Account:
         return postgres_account(self.directory)
 
-    def start(self) -> None:
-        super().start()
+    def start(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
+        super().start(cancelled=cancelled)
         with self._connect() as connection:
             known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
             if not known:
@@ -76,7 +79,7 @@ class EmbeddedPostgres(EmbeddedServer):
         if not self.directory.exists():
             self._initialize()
         # No process works here (the caller has looked), so lock files are stale; left in place they would stop
-        # Postgres whenever their pid is a zombie's, or has meanwhile been given to another program.
+        # Postgres whenever their pid is a zombie's, or has been given to another program since.
         for lock in ("postmaster.pid", f"{paths.POSTGRES_SOCKET}.lock"):
             (self.directory / lock).unlink(missing_ok=True)
 

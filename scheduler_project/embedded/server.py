@@ -1,4 +1,4 @@
-"""What the embedded Postgres and Redis share: find or start, wait until it answers, stop in order.
+"""The common part of the embedded Postgres and Redis: find or start, wait until it answers, stop in order.
 
 Each server runs with its own directory as working directory, and that is how a running one is recognised: a
 process of the right program whose working directory is ours. A pid file can be stale or name a stranger;
@@ -26,6 +26,8 @@ import psutil
 
 ANSWER_TIMEOUT = timedelta(seconds=120)  # crash recovery after a hard stop may take a while
 POLL_SECONDS = 0.02
+#: Children that a main process leaves behind notice its end and end too, unless they are busy.
+ORPHAN_PATIENCE = timedelta(seconds=1)
 LOG_TAIL_LINES = 15
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -33,6 +35,10 @@ _libc = ctypes.CDLL(None)
 
 class EmbeddedError(RuntimeError):
     """An embedded server cannot be had; the message says why and what to do."""
+
+
+class Cancelled(EmbeddedError):
+    """The caller that waited for a start has given it up."""
 
 
 class EmbeddedServer(ABC):
@@ -51,6 +57,7 @@ class EmbeddedServer(ABC):
         self.log = data_dir / "log" / f"{self.name}.log"
         self.ephemeral = ephemeral
         self._child: subprocess.Popen[bytes] | None = None
+        self._main: psutil.Process | None = None
 
     @abstractmethod
     def command(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -70,17 +77,24 @@ class EmbeddedServer(ABC):
         return process.pid if process else None
 
     def running(self) -> psutil.Process | None:
-        """The server's main process, whoever started it."""
+        """The server's main process, whichever process started it."""
         found = {process.pid: process for process in self._processes()}
         return next((process for process in found.values() if process.ppid() not in found), None)
 
-    def start(self) -> None:
+    @property
+    def alive(self) -> bool:
+        """Whether the main process that ``start`` found or started still runs; costs next to nothing."""
+        return self._main is not None and _alive(self._main)
+
+    def start(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Adopt the server that an earlier owner left, or start one; return when it answers.
 
-        Raises ``EmbeddedError`` with the end of its log when it dies or stays silent.
+        Raises ``EmbeddedError`` with the end of its log when it dies or stays silent, ``Cancelled`` when told to.
         """
         deadline = time.monotonic() + ANSWER_TIMEOUT.total_seconds()
-        while not (self.running() and self.answers()):
+        while not ((main := self.running()) and self.answers()):
+            if cancelled():
+                raise Cancelled(f"{self.name} was not waited for.")
             if self._child and self._child.poll() is not None:
                 raise EmbeddedError(
                     f"{self.name} ended with {self._child.returncode} at start. {self._log_tail()}"
@@ -89,6 +103,28 @@ class EmbeddedServer(ABC):
                 raise EmbeddedError(f"{self.name} (pid {self.pid}) does not answer. {self._log_tail()}")
             if self._child is None and not self._processes():
                 self._launch()
+            time.sleep(POLL_SECONDS)
+        self._main = main
+
+    def revive(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Start it again after its main process died; return when it has recovered and answers.
+
+        The data directory is ours alone, so without a main process whatever runs there is an orphan. No server is
+        started beside one: two Postgres would write the same files. May be repeated. Raises as ``start`` does.
+        """
+        if self._child and self._child.poll() is not None:
+            self._child = None
+        if not self.alive and self._child is None:
+            self._end_orphans()
+        self.start(cancelled=cancelled)
+
+    def _end_orphans(self) -> None:
+        deadline = time.monotonic() + ORPHAN_PATIENCE.total_seconds()
+        while orphans := [process for process in self._processes() if _alive(process)]:
+            if time.monotonic() > deadline:
+                for process in orphans:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
@@ -105,7 +141,7 @@ class EmbeddedServer(ABC):
             process = self.running()
         if self._child:
             self._child.wait()
-        self._child = None
+        self._child = self._main = None
 
     def _processes(self) -> list[psutil.Process]:
         directory, mine = str(self.directory), []

@@ -28,7 +28,7 @@ class EmbeddedStack:
 
     ``ephemeral`` (tests, benchmarks that ask for it): no fsync, and the servers die with us even by SIGKILL.
     Raises ``EmbeddedError`` when the directory is in use or a server cannot start, ``PermissionError`` when
-    the directory is somebody else's.
+    the directory is another user's.
     """
 
     def __init__(self, *, data_dir: Path, ephemeral: bool = False) -> None:

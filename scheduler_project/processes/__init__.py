@@ -1,1 +1,1 @@
-"""What ``manage.py up`` runs: a supervisor of child processes, and the children Carillon consists of."""
+"""The processes of ``manage.py up``: a supervisor, and the children that Carillon consists of."""

@@ -1,4 +1,4 @@
-"""Whose doing it is, for the audit trail: the operator of a page, the key of an API call, whoever runs a command."""
+"""The actor for the audit trail: the operator of a page, the key of an API call, or the user who runs a command."""
 
 import getpass
 import os
@@ -10,14 +10,14 @@ from django.http.response import HttpResponseBase
 
 from jobs.store.trail.actor import Actor, ActorKind, act_for_process, acting_as
 
-#: Of a request that nobody has signed in for yet; whoever signs in is not known before.
+#: The actor of a request before sign-in, while the user is not known.
 NOBODY = Actor(ActorKind.OPERATOR, "not signed in")
 
 
 def actor_middleware(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """What a request writes is its operator's doing. Views of the API say more: their callers have keys."""
+    """The operator is the actor of a request's writes. Views of the API say more: their callers have keys."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         with acting_as(operator(request)):
@@ -27,14 +27,14 @@ def actor_middleware(
 
 
 def operator(request: HttpRequest) -> Actor:
-    """Who is signed in. Asks the database only where there is a session."""
+    """The signed-in user. Asks the database only where there is a session."""
     if settings.SESSION_COOKIE_NAME in request.COOKIES and request.user.is_authenticated:
         return Actor(ActorKind.OPERATOR, request.user.get_username())
     return NOBODY
 
 
 def act_as_command(argv: Sequence[str]) -> None:
-    """From now on it is this command's doing, and whoever's the process is. Options are not told."""
+    """From now on this command, and the user of the process, is the actor. Options are not told."""
     subcommand = argv[1] if len(argv) > 1 and not argv[1].startswith("-") else ""
     act_for_process(Actor(ActorKind.COMMAND, f"manage.py {subcommand} by {_user()}"[:200]))
 

@@ -86,7 +86,7 @@ class Child:
         os.set_blocking(self.output.fileno(), False)
 
     def read(self) -> bytes | None:
-        """What it has printed since; empty when its output is closed, None when there is nothing for now."""
+        """Its output since the last call; empty when its output is closed, None when there is nothing for now."""
         try:
             return os.read(self.output.fileno(), READ_BYTES) if self.output else b""
         except BlockingIOError:

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from scheduler_project.embedded.watch import ServerWatch
 from scheduler_project.processes.child import Child, ProcessSpec, Stage
 from scheduler_project.processes.console import Console
 
@@ -32,8 +33,9 @@ LONGEST_WAIT_SECONDS = 60.0
 class Supervisor:
     """Runs ``specs`` until it is told to stop.
 
-    ``state_path`` always holds the present ``{"processes": {name: pid}, …}`` as JSON, together with
-    ``about``; it is replaced atomically at each change and removed at the end.
+    ``servers`` are kept alive beside them, and what happens to them is told. ``state_path`` always holds the present
+    ``{"processes": {name: pid}, …}`` as JSON, together with ``about``; it is replaced atomically at each change and
+    removed at the end.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class Supervisor:
         state_path: Path,
         about: Mapping[str, Any] | None = None,
         console: Console | None = None,
+        servers: ServerWatch | None = None,
     ) -> None:
         self.children = [Child(spec) for spec in specs]
         self.state_path = state_path
         self.about = dict(about or {})
+        self._servers = servers
         self.console = console or Console(names=[SUPERVISOR, *(spec.name for spec in specs)])
         self._selector = selectors.DefaultSelector()
         self._stop_requests = 0
@@ -58,6 +62,8 @@ class Supervisor:
             self.state_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             ending.callback(self.state_path.unlink, missing_ok=True)
             ending.callback(self._kill_all)
+            if self._servers:
+                self._selector.register(self._servers, selectors.EVENT_READ, self._servers)
             while not self._stop_requests:
                 self._start_due()
                 self._turn()
@@ -98,6 +104,8 @@ class Supervisor:
         for key, _ in self._selector.select(self._wait_seconds()):
             if isinstance(key.data, Child):
                 self._relay(key.data)
+            elif isinstance(key.data, ServerWatch):
+                self._tell_news(key.data)
             else:
                 self._count_signals(key.data)
         for child in self.children:
@@ -122,6 +130,12 @@ class Supervisor:
         elif data == b"":
             self._close_output(child)
         return bool(data)
+
+    def _tell_news(self, servers: ServerWatch) -> None:
+        for line in servers.news():
+            self._say(line)
+        self.about["servers"] = servers.pids
+        self._write_state()
 
     def _close_output(self, child: Child) -> None:
         if child.output:

@@ -22,6 +22,7 @@ from pathlib import Path
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.server import EmbeddedError, die_with_parent
 from scheduler_project.embedded.stack import EmbeddedStack
+from scheduler_project.embedded.watch import ServerWatch
 from scheduler_project.processes.child import ProcessSpec
 from scheduler_project.processes.console import Console
 from scheduler_project.processes.supervisor import SUPERVISOR, Supervisor
@@ -91,7 +92,8 @@ def _run(options: UpOptions, stack: EmbeddedStack) -> None:
             SUPERVISOR, f"Login     user {admin['username']}, password {admin['password']} (shown only now)"
         )
     about = {"urls": urls, "ports": ports, "servers": stack.pids}
-    Supervisor(specs, state_path=state_path, about=about, console=console).run()
+    with ServerWatch(stack.servers) as servers:
+        Supervisor(specs, state_path=state_path, about=about, console=console, servers=servers).run()
     console.say(SUPERVISOR, "stopped")
 
 
@@ -100,11 +102,10 @@ def process_specs(
 ) -> Iterator[ProcessSpec]:
     """The processes of Carillon, first to be stopped first. ``ports`` are of ``web`` and, if wanted, ``flower``."""
     spec = partial(ProcessSpec, env=env, cwd=PROJECT_DIR)
-    bind = ("--bind", f"{_in_url(options.host)}:{ports['web']}", "--no-control-socket")
-    pool = ("--worker-class", "gthread", "--workers", "2", "--threads", "16", "--graceful-timeout", "10")
+    bind = ("--bind", f"{_in_url(options.host)}:{ports['web']}")  # the rest: gunicorn.conf.py
     yield spec(
         name="web",
-        argv=[sys.executable, "-m", "gunicorn", "scheduler_project.wsgi:application", *bind, *pool],
+        argv=[sys.executable, "-m", "gunicorn", "scheduler_project.wsgi:application", *bind],
         stop_timeout=timedelta(seconds=15),
         order=0,
     )
@@ -162,7 +163,8 @@ def _free_port(host: str, port: int, *, option: str) -> int:
             if time.monotonic() > deadline:
                 raise UpError(
                     f"Port {port} on {host} cannot be used ({error.strerror or error}): "
-                    f"give another {option}, or {option} 0 for any free one."
+                    f'give another, `manage.py up {option} {port + 1}` or `make up ARGS="{option} {port + 1}"`; '
+                    "0 is any free one."
                 ) from error
         time.sleep(0.2)
 

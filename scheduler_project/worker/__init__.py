@@ -1,1 +1,1 @@
-"""What of Celery's processes is ours: how events are published, which results are kept, what memory is spared."""
+"""Our changes to Celery's processes: how events are published, which results are kept, how memory is spared."""

@@ -1,22 +1,26 @@
-"""Celery's consumer, but for what cost a worker more than all else it does for a message (docs/adr/0019).
+"""Celery's consumer, without what cost a worker more than all else it does for a message (docs/adr/0019).
 
-Task events are published a few times a second, not after every message; nobody watches more closely. While messages are
-short, each process has its next one at hand, instead of idling until the broker was asked for it. The loop asks nothing
-of the system that must fail. And a worker that stops gives back at once what nobody has begun.
-Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of ``worker_disable_prefetch``.
+Task events are published a few times a second, not after every message; no viewer looks more closely. While messages
+are short, each process has its next one ready and does not idle until the broker answers. The loop makes no system call
+that must fail. And a worker that stops gives unstarted messages back at once. Named by ``CELERY_WORKER_CONSUMER``;
+``Prefetch`` takes the place of ``worker_disable_prefetch``.
 """
 
+import logging
 import select
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty
 from typing import Any
 
+from amqp.exceptions import AMQPNotImplementedError
 from celery import bootsteps
 from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
+from celery.worker.consumer import consumer as complaints
 from celery.worker.consumer.tasks import Tasks
 from kombu.common import ignore_errors
 from kombu.log import get_logger
@@ -31,6 +35,26 @@ BRISK_PER_SECOND = 20
 MEASURE_SECONDS = 0.25
 
 
+#: Celery's log messages about foreign messages, which show their whole content.
+TELLING = {
+    complaints.UNKNOWN_FORMAT: "message dropped: no message of Celery's",
+    complaints.UNKNOWN_TASK_ERROR: "message dropped: no such task: %s",
+    complaints.INVALID_TASK_ERROR: "message dropped: an invalid task",
+    complaints.MESSAGE_DECODE_ERROR: "message dropped: it cannot be decoded",
+}
+
+
+def without_contents(record: logging.LogRecord) -> bool:
+    """A filter of Celery's log: a message in the wrong queue may hold credentials."""
+    if (said := TELLING.get(str(record.msg))) is not None:
+        record.msg, record.exc_info = said, None
+        record.args = tuple(record.args or ())[: said.count("%s")]
+    return True
+
+
+logging.getLogger(complaints.__name__).addFilter(without_contents)
+
+
 class Consumer(CelerysConsumer):
     """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``; see ``Prefetch`` for messages.
 
@@ -43,11 +67,26 @@ class Consumer(CelerysConsumer):
         default_steps = (*CelerysConsumer.Blueprint.default_steps, f"{__name__}:Prefetch")
 
     _flush_at = 0.0
+    #: Whether the broker counts what each queue's consumer has at hand, and not the whole worker.
+    prefetch_by_queue = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for step in self.steps:
+            if isinstance(step, Tasks):
+                step.qos_global = partial(count_prefetch, celerys=step.qos_global)
         if self.hub:
             remove_no_writer_twice(self.hub)
+
+    def on_connection_error_after_connected(self, exc: Exception) -> None:
+        """Quorum queues refuse a prefetch count for the worker, with the connection. The next one has it by queue.
+
+        Celery knows quorum queues by its own declarations; ours may be such by the default of the vhost.
+        """
+        if isinstance(exc, AMQPNotImplementedError) and "global qos" in str(exc):
+            self.prefetch_by_queue = True
+            log.info("Quorum queues: the prefetch count is for each queue from now on.")
+        super().on_connection_error_after_connected(exc)
 
     def on_send_event_buffered(self) -> None:
         if not self.hub:
@@ -82,8 +121,18 @@ class Consumer(CelerysConsumer):
         super().shutdown()
 
 
+def count_prefetch(consumer: Consumer, *, celerys: Callable[[Any], bool]) -> bool:
+    """Whether the prefetch count is the worker's. Where each queue has its own they share it, one each at the least."""
+    if not consumer.prefetch_by_queue:
+        return celerys(consumer)
+    queues = len(consumer.app.amqp.queues.consume_from)
+    consumer.initial_prefetch_count = max(1, consumer.max_prefetch_count // max(1, queues))
+    return False
+
+
 def end_poll(channel: Any) -> None:
-    """Wait for the answer to the channel's outstanding BRPOP. Nobody consumes any more, so kombu requeues a message.
+    """Wait for the answer to the channel's outstanding BRPOP. There is no consumer any more, so kombu requeues a
+    message.
 
     Redis answers within kombu's ``brpop_timeout``; one that does not is away, and closing the channel will see to it.
     """
@@ -111,8 +160,8 @@ def remove_no_writer_twice(hub: Any) -> None:
 class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
     """On Redis, take no more than the pool has processes, or twice as many while their messages are short.
 
-    What a worker has at hand nobody else can start: so only as much as will soon be started here. Brokers with a
-    prefetch count of their own (RabbitMQ) have ``worker_prefetch_multiplier`` say it.
+    No other worker can start a message that this one has taken: so it takes only as much as it will soon start. Brokers
+    with a prefetch count of their own (RabbitMQ) have ``worker_prefetch_multiplier`` say it.
     """
 
     requires = (Tasks,)

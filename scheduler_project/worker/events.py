@@ -1,7 +1,8 @@
-"""Task events for those who listen: on Redis a worker learns whether anybody does, and spares what nobody would hear.
+"""Task events while they have subscribers: on Redis a worker learns whether there are any, and otherwise emits none.
 
-Three events a message were an eighth of what it cost a worker's main process. Of the worker itself everything is told
-always. Named by ``Celery(events=…)``.
+Three events a message were an eighth of the cost in a worker's main process. Events about the worker itself are always
+emitted, unless the broker is slow: emitting waits for it, and no message is taken in that time. Named by
+``Celery(events=…)``.
 """
 
 import threading
@@ -13,26 +14,40 @@ from celery.events.dispatcher import EventDispatcher
 
 #: How late who begins to listen hears of the first message.
 DEAF_SECONDS = 2.0
+#: A broker that takes longer for an event is slow; then telling takes up to this part of the main thread's time.
+SLOW_SECONDS, SLOW_SHARE = 0.1, 0.1
 #: How a group of buffered events is addressed.
 TASKS = "task.multi"
 
 
 class Dispatcher(EventDispatcher):  # type: ignore[misc]
-    """Tells of no message for ``DEAF_SECONDS`` after a lot of events that nobody heard, then tries another lot.
+    """Emits no task events for ``DEAF_SECONDS`` after a batch without subscribers, then tries another batch.
 
     A pool's threads always tell: it also wakes the loop, for it to see that one of them is free.
     """
 
-    _deaf_until = 0.0
+    _deaf_until = _slow_until = 0.0
 
     def send(self, type: str, *args: Any, **fields: Any) -> Any:
-        if time.monotonic() < self._deaf_until and type.startswith("task-") and _in_main_thread():
+        spared_until = self._slow_until
+        if type.startswith("task-"):
+            spared_until = max(spared_until, self._deaf_until)
+        elif type != "worker-heartbeat":
+            spared_until = 0.0
+        if time.monotonic() < spared_until and _in_main_thread():
             return None
         return super().send(type, *args, **fields)
 
+    def _publish(self, *args: Any, **options: Any) -> Any:
+        began = time.monotonic()
+        super()._publish(*args, **options)
+        ended = time.monotonic()
+        if ended - began > SLOW_SECONDS:
+            self._slow_until = ended + (ended - began) * (1 - SLOW_SHARE) / SLOW_SHARE
+
     def flush(self, errors: bool = True, groups: bool = True) -> None:
         super().flush(errors, groups)
-        # Of brokers other than Redis it is not known who heard; and a channel that is not open is not opened for this.
+        # Brokers other than Redis do not tell the number of subscribers; and no channel is opened just for this.
         channel = getattr(self.producer, "_channel", None)
         if getattr(channel, "heard", {}).pop(TASKS, None) == 0:
             self._deaf_until = time.monotonic() + DEAF_SECONDS

@@ -11,7 +11,7 @@ from django_celery_results.backends import DatabaseBackend
 from jobs.store import db, history
 
 PATIENCE_SECONDS = 5.0
-#: What a message of one trigger comes to as a rule. Its attempt says it all, the Celery task's id included.
+#: The usual result of a message of one trigger. Its attempt says it all, the Celery task's id included.
 NOTHING_TO_ADD = {"succeeded": 1}
 
 

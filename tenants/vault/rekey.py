@@ -1,8 +1,8 @@
 """Rekey: seal everything again under the first key, so that an older one can be taken away.
 
-Walks each table by its key in slices, a transaction each, and only takes what is sealed under another key: so it can be
-stopped anywhere and started again, and may be repeated until nothing is left, which a process that still runs with the
-old first key may delay. Nothing changes for readers; whoever writes the same row meanwhile waits for the slice.
+Walks each table by its key in slices, a transaction each, and takes only values sealed under another key. So it can be
+stopped anywhere and started again, and may be repeated until none is left, which a process that still runs with the old
+first key may delay. Nothing changes for readers; a writer of the same row waits for the slice.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 class Step(NamedTuple):
-    """What a slice came to: rows looked at and sealed anew so far in this table, and rows no key opens."""
+    """The result of a slice: rows looked at and sealed again so far in this table, and rows no key opens."""
 
     table: str
     looked_at: int
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def rekey(*, slice_rows: int = SLICE) -> Iterator[Step]:
-    """Seal anew what is not sealed under the first key, a slice of ``slice_rows`` at each step."""
+    """Seal again all values not sealed under the first key, a slice of ``slice_rows`` at each step."""
     for column in COLUMNS:
         last: Any = None
         looked_at = sealed = 0

@@ -1,10 +1,11 @@
 """Sealing: AES-256-GCM under the first of ``settings.ENCRYPTION_KEYS``; every one of them opens.
 
 A sealed text reads ``v1.<key id>.<base64 of nonce, ciphertext and tag>``; the id is the beginning of the key's SHA-256,
-so nobody has to name keys. The place it is kept at (tenant, table, row, column) is authenticated with it: a value moved
-to another row, column or tenant does not open. What does not open is loud (``Unreadable``), never passed on as it is.
+so keys need no names. The place it is kept at (tenant, table, row, column) is authenticated with it: a value moved
+to another row, column or tenant does not open. A value that does not open
+raises ``Unreadable``; it is never passed on as it is.
 
-What was opened is remembered within the process for ``REMEMBERED_SECONDS``, by the sealed text itself: so a changed
+An opened value is remembered within the process for ``REMEMBERED_SECONDS``, by the sealed text itself: so a changed
 value is never mistaken for the old one, and a hundred webhooks of one tenant cost one decryption.
 """
 

@@ -1,4 +1,4 @@
-"""What a tenant's webhooks are signed with (Standard Webhooks): one secret, or two while one replaces the other.
+"""The secret that signs a tenant's webhooks (Standard Webhooks): one, or two while one replaces the other.
 
 ``Tenant.webhook_secret`` holds them sealed, the newest first, separated by a blank: the worker's claim reads it with
 the tenant's row, so signing costs no look-up. While there are two, requests carry both signatures, and receivers may
@@ -60,8 +60,11 @@ def rotate_signing_secret(
 def retire_signing_secrets() -> int:
     """Stop signing with secrets whose overlap is over. Returns of how many tenants. May be repeated."""
     newest = Func(F("webhook_secret"), Value(" "), Value(1), function="split_part")
-    over = Tenant.objects.filter(webhook_secret_retires_at__lte=database_now())
-    return over.update(webhook_secret=newest, webhook_secret_retires_at=None)
+    with transaction.atomic():
+        over = Tenant.objects.filter(webhook_secret_retires_at__lte=database_now())
+        # A tenant with a locked row is left to the next time.
+        free = list(over.select_for_update(skip_locked=True, no_key=True).values_list("id", flat=True))
+        return over.filter(id__in=free).update(webhook_secret=newest, webhook_secret_retires_at=None)
 
 
 def open_signing_secrets(tenant_id: int, sealed: str) -> str:

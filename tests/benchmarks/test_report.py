@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.__main__ import BENCHES
 from benchmarks.report import Report, Row, percentile
-from benchmarks.stage import PROJECT_DIR, BenchError
+from benchmarks.stage import BenchError
+from stage.processes import PROJECT_DIR
 
 PACKAGE = PROJECT_DIR / "benchmarks"
 PAGE = (PROJECT_DIR / "docs" / "benchmarks.md").read_text()
@@ -62,10 +63,15 @@ class TestThePage:
 
 
 class TestTheFolders:
-    def test_hold_no_more_than_eight_modules_of_no_more_than_400_lines(self) -> None:
-        modules = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-        assert max(Counter(path.parent for path in modules).values()) <= 8
-        assert max(_lines(path) for path in modules) <= 400
+    def test_hold_a_file_of_its_name_for_each_bench(self) -> None:
+        assert set(BENCHES) <= {path.stem for path in PACKAGE.glob("*.py")}
+
+    def test_of_what_benches_share_hold_no_more_than_a_dozen_modules(self) -> None:
+        modules = [path for path in PACKAGE.rglob("*/*.py") if path.name != "__init__.py"]
+        assert max(Counter(path.parent for path in modules if path.parent != PACKAGE).values()) <= 12
+
+    def test_hold_no_module_of_more_than_400_lines(self) -> None:
+        assert max(_lines(path) for path in PACKAGE.rglob("*.py")) <= 400
 
 
 def _lines(path: Path) -> int:

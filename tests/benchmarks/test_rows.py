@@ -1,15 +1,21 @@
 """What the benches write in bulk is what the engine would have written: it passes every CHECK and can be served."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from psycopg import sql
 
-from benchmarks import carillon
-from benchmarks.growth import history
+from benchmarks import carillon, history, row_lock
+from jobs.conf import engine_settings
 from jobs.core.states import TriggerState
+from jobs.engine.beat import served_types
+from jobs.engine.cycle import Cycle
+from jobs.engine.dispatcher import Message
 from jobs.engine.firing.materializer import materialize
+from jobs.engine.reaper import reap_leases
 from jobs.models import Attempt, Job, Trigger
 from tests import factories
 
@@ -86,3 +92,46 @@ class TestHistory:
         assert pairs == set(ended.values_list("id", "job_id"))
         assert len(pairs) == 80
         assert desk.value("SELECT count(*) FROM jobs_attempt_default") == 0
+
+
+class TestACrowd:
+    def test_is_tenants_with_jobs_and_triggers_that_are_due_in_turn(self, desk: Desk) -> None:
+        first = carillon.add_crowd(
+            desk,
+            "crowd",
+            3,
+            jobs_each=2,
+            triggers_each=2,
+            spread=timedelta(seconds=6),
+            quotas={"weight": sql.SQL("1 + n")},
+            priority=sql.SQL("n / 3"),
+        )
+        found = Trigger.objects.order_by("due_at").values_list(
+            "tenant__slug", "tenant__weight", "priority", "due_at"
+        )
+        second, apart = timedelta(seconds=1), timedelta(milliseconds=1)
+        assert list(found) == [
+            (f"crowd-{n % 3}", 1 + n % 3, n // 3, first + n * second - earlier)
+            for n in range(6)
+            for earlier in (apart, timedelta())
+        ]
+        assert Job.objects.filter(next_fire_at__gt=first + timedelta(days=1)).count() == 6
+
+    def test_is_served_by_a_leader_to_its_last_trigger(self, desk: Desk) -> None:
+        carillon.add_crowd(desk, "crowd", 3, jobs_each=2, triggers_each=2, due_in=-HOUR, news=False)
+        carillon.add_bursts(desk, "burst", 6, bursts=2, every=timedelta(seconds=1), due_in=-HOUR / 2)
+        published: list[Message] = []
+        settings = engine_settings().model_copy(update={"leader_election": False})
+        Cycle(settings=settings, lanes=served_types, publish=published.extend).tick()
+        assert Counter(Trigger.objects.values_list("state", "tenant__slug")) == {
+            (TriggerState.QUEUED, f"crowd-{n}"): 8 for n in range(3)
+        }
+        assert sum(len(message.grips) for message in published) == 24
+
+
+class TestStuckTriggers:
+    def test_are_what_a_reaper_takes_back(self, desk: Desk) -> None:
+        trigger_id = row_lock.add_stuck(desk, lease_left=-timedelta(seconds=1))
+        assert reap_leases(reign=factories.ANYONE, limit=10) == 1
+        assert Trigger.objects.get(id=trigger_id).state == TriggerState.RETRYING
+        assert Attempt.objects.get(trigger_id=trigger_id).state == "lost"

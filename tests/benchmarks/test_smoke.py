@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from benchmarks.__main__ import BENCHES
-from benchmarks.stage import PROJECT_DIR
+from stage.processes import PROJECT_DIR
 
 PEERS = ("apscheduler", "django_celery_beat", "procrastinate", "redbeat", "sqlalchemy")
 SCALE = "0.01"

@@ -82,10 +82,11 @@ def firing(number: int, *, every: int = 10) -> datetime:
     return START + timedelta(seconds=every * number)
 
 
-def a_fault(number: int, begins: float, ends: float, *, name: str = "") -> list[Record]:
-    """A fault from ``begins`` to ``ends``, in seconds after the start."""
+def a_fault(number: int, begins: float, ends: float, *, name: str = "", **facts: Any) -> list[Record]:
+    """A fault from ``begins`` to ``ends``, in seconds after the start; ``facts`` are those of ``history.Struck``."""
     name = name or f"{number}@{begins:g}"
-    return [Struck(at=T0 + begins, id=name, number=number, what=name), Healed(at=T0 + ends, id=name)]
+    struck = Struck(at=T0 + begins, id=name, number=number, what=name, **facts)
+    return [struck, Healed(at=T0 + ends, id=name)]
 
 
 def without(records: list[Record], unwanted: Callable[[Record], bool]) -> list[Record]:

@@ -1,6 +1,7 @@
 """A link's weather, on a server that answers each line with the same line."""
 
 import random
+import select
 import socket
 import socketserver
 import threading
@@ -8,7 +9,8 @@ import time
 
 import pytest
 
-from chaos.stage.proxy import Proxies, Weather
+from chaos.stage.proxy import DYING_SECONDS, Proxies, Weather
+from stage.waiting import wait_until
 
 
 class Echo(socketserver.StreamRequestHandler):
@@ -36,6 +38,15 @@ def connected(port: int, *, patience: float = 5.0) -> socket.socket:
 def asked(connection: socket.socket) -> bytes:
     connection.sendall(b"hello\n")
     return connection.recv(100)
+
+
+def is_reset(connection: socket.socket) -> bool:
+    if not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except ConnectionError:
+        return True
 
 
 class TestALink:
@@ -112,3 +123,20 @@ class TestALink:
         port = link[0].add("beat1", "absent", str(tmp_path / "absent.sock"))
         with pytest.raises(ConnectionError), connected(port) as connection:
             connection.recv(100)
+
+    def test_lets_one_connection_in_ten_die_and_no_other(self, link):
+        proxies, port = link
+        connections = []
+        for _ in range(100):  # the echo lets few wait to be accepted
+            connections.append(connected(port))
+            assert asked(connections[-1]) == b"hello\n"
+        proxies.set("beat1", "echo", Weather(dying=0.1))
+        wait_until(
+            lambda: sum(map(is_reset, connections)) >= 3, timeout=2 * DYING_SECONDS, what="some to die"
+        )
+        living = [connection for connection in connections if not is_reset(connection)]
+        assert len(living) >= 80
+        for connection in living[:3]:
+            assert asked(connection) == b"hello\n"
+        for connection in connections:
+            connection.close()

@@ -8,15 +8,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from chaos import history
+from chaos.faults.of_clocks import LATER, SOONER, other_rules
 from chaos.history import Died, Ended, Started
 from chaos.stage.clocks import Clocks
-from chaos.stage.processes import PROJECT_DIR, Actor, Processes
-from tests.cluster.stage import wait_until
+from chaos.stage.names import ADDRESS, SilentServer, may_hang
+from chaos.stage.processes import Actor, Processes
+from stage.processes import PROJECT_DIR
+from stage.waiting import wait_until
 
 SLEEPER = ("-c", "import time; time.sleep(60)")
 
@@ -52,9 +56,9 @@ def headers(trigger: str) -> dict[str, str]:
     }
 
 
-def status(port: int, query: str, *, trigger: str) -> int:
+def status(port: int, query: str, *, trigger: str, method: str = "POST") -> int:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/job?{query}", data=b"{}", headers=headers(trigger), method="POST"
+        f"http://127.0.0.1:{port}/job?{query}", data=b"{}", headers=headers(trigger), method=method
     )
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -76,6 +80,18 @@ class TestTheReceiver:
         assert [line.status for line in lines if isinstance(line, Ended)] == [503, 200, 200, 500, 400]
         assert {line.trigger_id for line in lines if isinstance(line, Started)} == {"a", "b", "c"}
         assert all(line.sent for line in lines if isinstance(line, Ended))
+
+    def test_breaks_the_connection_of_a_request_and_takes_the_next_by_any_method(self, receiver):
+        port, log = receiver
+        with pytest.raises(ConnectionError):
+            status(port, "target=dropping&failures=1", trigger="e", method="PUT")
+        assert status(port, "target=dropping&failures=1", trigger="e", method="PUT") == 200
+        ends = wait_until(
+            lambda: len(found := [r for r in history.read(log) if isinstance(r, Ended)]) == 2 and found,
+            timeout=10,
+            what="both ends",
+        )
+        assert [(line.status, line.sent) for line in ends] == [(503, True), (200, True)]
 
     def test_ends_a_delivery_when_its_client_has_gone(self, receiver):
         port, log = receiver
@@ -132,3 +148,32 @@ class TestClocks:
         now = time.time()
         assert before == [pytest.approx(now, abs=60)] * 2
         assert after == [pytest.approx(now - 3600, abs=60)] * 2
+
+
+@pytest.mark.skipif(not may_hang(), reason="takes the right to mount, and to listen at port 53")
+class TestNamesThatHang:
+    def test_are_all_but_those_of_the_machine_itself_and_of_that_process_alone(self, tmp_path):
+        shown = "import socket; print(socket.getaddrinfo('localhost', 80)[0][4][1], open('/etc/resolv.conf').read())"
+        before = Path("/etc/resolv.conf").read_text()
+        with SilentServer(tmp_path / "resolv.conf") as names:
+            argv = [sys.executable, *names.argv("-c", shown)]
+            done = subprocess.run(argv, cwd=PROJECT_DIR, capture_output=True, text=True, check=True)
+            assert done.stdout.split() == ["80", "nameserver", ADDRESS]
+            hanging = [sys.executable, *names.argv("-c", "import socket; socket.getaddrinfo('a.test', 80)")]
+            with pytest.raises(subprocess.TimeoutExpired):
+                subprocess.run(hanging, cwd=PROJECT_DIR, capture_output=True, check=False, timeout=3)
+        assert Path("/etc/resolv.conf").read_text() == before
+
+
+class TestOtherRulesOfTimeZones:
+    def test_are_what_a_process_finds_that_is_told_where(self, tmp_path):
+        shown = (
+            "from datetime import datetime; from jobs.core.timezones import load_zone, tzdata_version\n"
+            "print(tzdata_version(), *(datetime(2026, 7, 1, tzinfo=load_zone(z)).utcoffset() for z in %r))"
+        )
+        home = other_rules(tmp_path / "other")
+        done = subprocess.run(
+            [sys.executable, "-c", shown % ([SOONER, LATER],)],
+            cwd=PROJECT_DIR, env={**os.environ, "PYTHONPATH": str(home)}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.split() == ["2099z", "6:00:00", "4:00:00"]

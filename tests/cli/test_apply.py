@@ -1,5 +1,6 @@
 """``carillon apply`` and ``diff``: files, and what becomes of jobs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,37 @@ class TestApply:
         file.write_text(TWO.replace("every_seconds: 60", "every_seconds: 90"))
         assert carillon("apply", "-f", str(file)).code == 0
         assert versions() == {"a": 1, "b/c": 2}
+
+
+class TestAJobThatWillNotFire:
+    @pytest.mark.parametrize(
+        ("status", "told"),
+        [
+            ("cancelled", "a is cancelled and will not fire: delete it, then apply again."),
+            ("paused", "a is paused and will not fire until it is resumed: The target answered 410 Gone."),
+            ("completed", "a is completed: its schedule has no firing left."),
+        ],
+    )
+    @pytest.mark.parametrize("command", ["apply", "diff"])
+    def test_is_named_with_its_status(
+        self, carillon: Command, file: Path, status: str, told: str, command: str
+    ) -> None:
+        carillon("apply", "-f", str(file))
+        reason = "The target answered 410 Gone." if status == "paused" else ""
+        Job.objects.filter(name="a").update(status=status, status_reason=reason)
+        answer = carillon(command, "-f", str(file))
+        assert (answer.code, answer.out) == (0, "")
+        assert [line for line in answer.err.splitlines() if line.startswith("a is")] == [told]
+        documents = json.loads(carillon(command, "-f", str(file), "-o", "json").out)
+        assert {step["name"]: step["status"] for step in documents} == {"a": status, "b/c": "active"}
+
+    def test_is_named_though_it_is_replaced(self, carillon: Command, file: Path) -> None:
+        carillon("apply", "-f", str(file))
+        carillon("jobs", "pause", "a")
+        file.write_text(TWO.replace("0 2 * * *", "0 3 * * *"))
+        answer = carillon("apply", "-f", str(file))
+        assert "a is paused and will not fire until it is resumed.\n" in answer.err
+        assert "1 replaced, 1 as they were: done." in answer.err
 
 
 class TestPrune:

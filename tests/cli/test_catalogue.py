@@ -65,7 +65,7 @@ CALLS: list[tuple[int, tuple[str, ...], str, int, tuple[str, ...]]] = [
 
 def kept() -> dict[str, int]:
     """But for what answers a repetition of the same request: the command sends an ``Idempotency-Key``."""
-    return {name: count for name, count in stored().items() if name != "Answer"}
+    return {name: count for name, count in stored().items() if name not in ("Answer", "AnswerTally")}
 
 
 def explains(ended: Ended, code: int, *words: str) -> bool:

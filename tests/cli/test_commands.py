@@ -144,7 +144,7 @@ class TestWhatOneOnlyAsks:
 
 class TestSecrets:
     def test_come_from_standard_input_and_are_never_shown(self, carillon: Command, api: ApiAdapter) -> None:
-        kept = carillon("secrets", "set", "token", stdin="s3cr3t-value\n")
+        kept = carillon("secrets", "set", "token", "--host", "*", stdin="s3cr3t-value\n")
         assert kept.code == 0, kept.err
         assert json.loads(api.sent[-1].body or b"")["value"] == "s3cr3t-value"
         assert "s3cr3t-value" not in kept.out + kept.err + carillon("secrets", "list").out

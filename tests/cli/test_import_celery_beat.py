@@ -12,6 +12,7 @@ from django.db import connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobs.models import Job
+from tenants.models import Tenant
 from tests.cli.conftest import ApiAdapter, Command
 
 SCHEMA = "celery_beat_of_tests"
@@ -91,6 +92,11 @@ class TestImport:
         assert api.sent == []
         file = tmp_path / "jobs.yaml"
         file.write_text(printed.out)
+        # The team's queues are none of the tenant's own: an operator says that it may write to them.
+        refused = carillon("apply", "-f", str(file))
+        assert refused.code == 1
+        assert "payload.queue" in refused.err
+        Tenant.objects.update(queues=["default", "reports"])
         applied = carillon("apply", "-f", str(file))
         assert applied.code == 0, applied.err
         assert set(Job.objects.values_list("name", flat=True)) == {"often", "once", "weekdays at 2"}

@@ -81,7 +81,7 @@ class TestUserCrontabs:
             (13, "note: 30 4 1,15 * 5: fires on either kind of day"),
             (14, "note: 0 0 */2 * 1: cron wants both kinds"),
             (15, "note: 5/15 * * * *: crons differ"),
-            (17, "note: What follows the unescaped %"),
+            (17, "note: The text after the unescaped %"),
         ],
     )
     def test_have_each_doubtful_line_explained(

@@ -1,5 +1,7 @@
-"""What several cluster tests share: a Postgres and a Redis of the test's own, which it may stop and kill."""
+"""What several cluster tests share: a receiver, seeded chance, and servers of the file's own, which it may kill."""
 
+import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +11,7 @@ import pytest
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.redis import EmbeddedRedis
+from tests.cluster.receiver import Receiver
 
 
 class Servers(NamedTuple):
@@ -26,7 +29,7 @@ class Servers(NamedTuple):
         }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     data_dir = Path(tmp_path_factory.mktemp("servers"))
     paths.ensure_data_dir(data_dir)
@@ -37,3 +40,26 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     yield Servers(data_dir, postgres, redis)
     redis.stop()
     postgres.stop()
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def slow_receiver() -> Iterator[Receiver]:
+    """Slow enough for a kill to find deliveries under way."""
+    receiver = Receiver(hold_seconds=0.2)
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Printed where a test fails; ``SEED`` repeats one."""
+    seed = int(os.environ.get("SEED") or random.randrange(2**32))
+    print(f"SEED={seed}")
+    return random.Random(seed)

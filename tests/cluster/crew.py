@@ -1,30 +1,26 @@
 """Beats and workers outside the stage's supervisor, each known to Postgres by its name, to be killed and frozen."""
 
-import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
-import psutil
+from stage.processes import BEAT, CELERY, family, kill_tree, signalled, start_python
+from tests.cluster.stage import Stage
 
-from tests.cluster.stage import PROJECT, Stage, kill_tree
-
-CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
 QUIET = ("-E", "--without-gossip", "--without-mingle", "--concurrency", "2")
 
 
 class Crew:
     """``with Crew(stage, beats=2, workers=2) as crew:``. Their names, and ``application_name``: beat1 …, worker1 …"""
 
-    def __init__(self, stage: Stage, *, beats: int, workers: int) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, *, beats: int, workers: int, pool: str = "prefork") -> None:
+        self._stage, self._pool = stage, pool
         self.beats = [f"beat{number + 1}" for number in range(beats)]
         self.workers = [f"worker{number + 1}" for number in range(workers)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> Self:
         for name in (*self.beats, *self.workers):
             self.start(name)
         return self
@@ -38,19 +34,17 @@ class Crew:
                 process.wait(timeout=20)
             kill_tree(process.pid)
 
-    def start(self, name: str) -> None:
-        command = [*CELERY, "worker", *QUIET, "-n", f"{name}@%h"]
-        if name in self.beats:
-            command = [*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile="]
-        url = self._stage.environment["DATABASE_URL"]
-        self._processes[name] = subprocess.Popen(
-            command,
-            cwd=PROJECT,
-            env={**self._stage.environment, "DATABASE_URL": f"{url}&application_name={name}"},
-            stdout=self._stage.log,
-            stderr=self._stage.log,
-            start_new_session=True,
+    def start(self, name: str) -> int:
+        """Its pid."""
+        argv = (
+            BEAT
+            if name in self.beats
+            else (*CELERY, "worker", *QUIET, "-n", f"{name}@%h", "--pool", self._pool)
         )
+        url = self._stage.environment["DATABASE_URL"]
+        environment = {**self._stage.environment, "DATABASE_URL": f"{url}&application_name={name}"}
+        self._processes[name] = start_python(argv, environment=environment, log=self._stage.log_path)
+        return self._processes[name].pid
 
     def kill(self, name: str) -> None:
         """``kill -9`` it with all its children, and start it again."""
@@ -82,13 +76,13 @@ class Crew:
         pid = int(rows[0][0].split(":")[1]) if rows else None
         return next((name for name in self.beats if self._processes[name].pid == pid), None)
 
+    def pids(self) -> list[int]:
+        """Of those that run."""
+        return [process.pid for process in self._processes.values() if process.poll() is None]
+
     def ended(self) -> list[str]:
         """Those that ended by themselves."""
         return [name for name, process in self._processes.items() if process.poll() is not None]
 
     def _signal(self, name: str, number: signal.Signals) -> None:
-        with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self._processes[name].pid)
-            for member in (process, *process.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):
-                    os.kill(member.pid, number)
+        signalled(family(self._processes[name].pid), number)

@@ -1,6 +1,8 @@
 """Handlers that misbehave, loaded through CARILLON_HANDLER_MODULES by the tests."""
 
+import ctypes
 import os
+import re
 import signal
 import time
 
@@ -35,6 +37,31 @@ def unreachable(ctx: Context, payload: dict) -> None:
     # As in a C call that never returns to the interpreter.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     time.sleep(600)
+
+
+@job_type("test.hogs", timeout_seconds=600)
+def hogs(ctx: Context, payload: dict) -> None:
+    """Hold the interpreter for some ``seconds``: each letter more doubles what the expression takes."""
+    length, took = 18, 0.0
+    while took < 0.2:
+        length += 1
+        took = _match(length)
+    while took < payload["seconds"]:
+        length, took = length + 1, took * 2
+    _match(length)
+
+
+def _match(length: int) -> float:
+    since = time.monotonic()
+    re.match(r"(a+)+$", "a" * length + "b")
+    return time.monotonic() - since
+
+
+@job_type("test.hogs_for_ever", timeout_seconds=2)
+def hogs_for_ever(ctx: Context, payload: dict) -> None:
+    # As a C extension that never releases the interpreter, and no signal reaches.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    ctypes.PyDLL(None).sleep(600)
 
 
 @job_type("test.returns_nonsense")

@@ -1,9 +1,9 @@
 """Jobs that keep a list of what they did, and the ledger held against arithmetic and against that list."""
 
-import json
 from datetime import datetime, timedelta
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 JOBS = 24
 Periods = dict[str, tuple[datetime, timedelta]]
@@ -29,7 +29,7 @@ FROM jobs_job j, generate_series(1, {number}) n WHERE j.id = '{job_id}'
 
 def create_tenant(stage: Stage) -> str:
     """A tenant that may have everything in flight; its key."""
-    key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+    key = stage.create_tenant()
     stage.execute("UPDATE tenants_tenant SET max_in_flight = 100000")
     return key
 

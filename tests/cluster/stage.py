@@ -3,34 +3,22 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import psycopg
+from django.db import connection
 from psycopg import sql
 
-from tests.stack import redis_database
-
-PROJECT = Path(__file__).resolve().parents[2]
-
-
-def wait_until(condition: Any, *, timeout: float, what: str) -> Any:
-    """Poll ``condition`` until it is true and return its value; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
-        time.sleep(0.05)
+from scheduler_project.embedded import paths
+from stage.processes import run_python, start_python
+from stage.waiting import wait_until
+from tests.stack import OWN, STAGE_REDIS_URL
 
 
 class Stage:
@@ -43,9 +31,11 @@ class Stage:
         workers: int,
         database_url: str | None = None,
         redis_url: str | None = None,
+        embedded: bool = False,
         **environment: str,
     ) -> None:
-        self._beats, self._workers = beats, workers
+        """``embedded``: servers of its own, which ``up`` starts and stops; ``pids("postgres")`` tells them too."""
+        self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
         self._name = f"cluster_{uuid4().hex[:12]}"
         self._directory = tempfile.TemporaryDirectory(prefix="carillon-cluster-")
@@ -54,27 +44,24 @@ class Stage:
         self.environment = {
             **os.environ,
             "DATABASE_URL": psycopg.conninfo.make_conninfo(self._admin_url, dbname=self._name),
-            "REDIS_URL": redis_url or redis_database(7),
+            "REDIS_URL": redis_url or STAGE_REDIS_URL,
             "CARILLON_DATA_DIR": str(self.data_dir),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
+            "WEB_CONCURRENCY": "1",
             **environment,
         }
-        self.environment["DATABASE_URL"] = _as_url(self.environment["DATABASE_URL"])
+        self.environment["DATABASE_URL"] = self.database_url = _as_url(self.environment["DATABASE_URL"])
+        if embedded:
+            del self.environment["DATABASE_URL"], self.environment["REDIS_URL"]
+            self.database_url = paths.embedded_database_url(self.data_dir)
 
     def __enter__(self) -> "Stage":
-        with psycopg.connect(self._admin_url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self._name)))
+        if not self._embedded:
+            _create_database(self._admin_url, self._name)
         options = ["--port", "0", "--no-flower", "--concurrency", "2"]
         scale = ["--beats", str(self._beats), "--workers", str(self._workers)]
-        self.log = self.log_path.open("wb")
-        self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "up", *options, *scale],
-            cwd=PROJECT,
-            env=self.environment,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        argv = ["manage.py", "up", *options, *scale]
+        self.process = start_python(argv, environment=self.environment, log=self.log_path)
         try:
             wait_until(self._ready, timeout=180, what="up to answer /readyz")
         except BaseException:
@@ -87,14 +74,19 @@ class Stage:
         try:
             self.exit_status = self.process.wait(timeout=60)
         finally:
-            self.log.close()
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
-            with psycopg.connect(self._admin_url, autocommit=True) as connection:
-                connection.execute(
-                    sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self._name))
-                )
+            if not self._embedded:
+                with psycopg.connect(self._admin_url, autocommit=True) as connection:
+                    connection.execute(
+                        sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self._name))
+                    )
             self._directory.cleanup()
+
+    def create_tenant(self, slug: str = "acme", *options: str) -> str:
+        """The API key of a new tenant."""
+        made = self.manage("create_tenant", slug, "--api-key", "test", "--json", *options)
+        return str(json.loads(made)["api_key"])
 
     def readiness(self) -> str:
         """``status`` of /readyz: ok, degraded (broker away) or unavailable (database away)."""
@@ -118,25 +110,23 @@ class Stage:
 
     def pids(self, prefix: str) -> dict[str, int]:
         """Present pids of the processes whose name begins with ``prefix``."""
-        processes = json.loads((self.data_dir / "run" / "processes.json").read_text())["processes"]
+        state = json.loads((self.data_dir / "run" / "processes.json").read_text())
+        processes = state["processes"] | state["servers"]
         return {name: pid for name, pid in processes.items() if name.startswith(prefix) and pid}
 
     def query(self, statement: str) -> list[Any]:
         """Rows of a statement on the stage's database."""
-        with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
             return connection.execute(statement).fetchall()
 
     def execute(self, statements: str) -> None:
         """Carry out statements that return nothing on the stage's database."""
-        with psycopg.connect(self.environment["DATABASE_URL"], autocommit=True) as connection:
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
             connection.execute(statements)
 
     def manage(self, *arguments: str) -> str:
         """Standard output of a management command beside the running stage."""
-        command = [sys.executable, "manage.py", *arguments]
-        done = subprocess.run(
-            command, cwd=PROJECT, env=self.environment, check=False, capture_output=True, text=True
-        )
+        done = run_python(["manage.py", *arguments], environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -152,18 +142,33 @@ class Stage:
             return json.loads(answer.read() or b"null")
 
 
-def kill_tree(pid: int) -> None:
-    """``kill -9`` a process and all its descendants, the parent first so that it cannot react."""
-    try:
-        parent = psutil.Process(pid)
-        family = [parent, *parent.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
-    for process in family:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
+def _create_database(admin_url: str, name: str) -> None:
+    """A new database; on the tests' own server with all tables, so that ``up`` finds nothing to migrate."""
+    ours = OWN in os.environ and admin_url == os.environ["DATABASE_URL"]
+    template = _migrated_template(admin_url) if ours else "template1"
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+
+
+@cache
+def _migrated_template(admin_url: str) -> str:
+    """A database with every table and no job, to be copied; made once, and gone with its server."""
+    name = "cluster_template"
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = _as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
+    command = ["manage.py", "migrate", "--no-input", "--skip-checks", "--verbosity", "0"]
+    done = run_python(command, environment={**os.environ, "DATABASE_URL": url})
+    assert done.returncode == 0, done.stderr
+    return name
+
+
+def own_database_url() -> str:
+    """The tests' own database, for a process started beside them."""
+    known = connection.get_connection_params()
+    given = {key: known[key] for key in ("host", "port", "user", "password", "dbname") if known.get(key)}
+    return _as_url(psycopg.conninfo.make_conninfo(**given))
 
 
 def _as_url(conninfo: str) -> str:

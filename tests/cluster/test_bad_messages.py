@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 import redis
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 QUEUE = "jobs.noop"
@@ -75,7 +76,7 @@ def bad_messages(trigger_id: str, fence: int) -> list[bytes]:
 class TestBadMessages:
     def test_are_dropped_and_the_worker_works_on(self) -> None:
         with Stage(beats=1, workers=1) as stage:
-            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+            key = stage.create_tenant()
 
             def run(name: str) -> dict:
                 body = {"name": name, "job_type": "noop", "schedule": {"type": "immediate"}, "payload": {}}

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobs.crash_points import POINTS, crash_point
+from stage.waiting import wait_until
 from tests.cluster import ledger
-from tests.cluster.stage import Stage, wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 #: How often each point is hit.

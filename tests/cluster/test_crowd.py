@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from stage.waiting import wait_until
 from tests.cluster import ledger, witness
 from tests.cluster.conftest import Servers
 from tests.cluster.crew import Crew
-from tests.cluster.stage import Stage, wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 CROWD = 1500

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ import redis
 from scheduler_project.embedded import account, paths
 from scheduler_project.embedded.server import EmbeddedError, package_dir
 from scheduler_project.embedded.stack import EmbeddedStack
-from tests.cluster.waiting import is_gone, wait_until
+from scheduler_project.embedded.watch import ServerWatch
+from stage.processes import PROJECT_DIR, is_gone
+from stage.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-PROJECT_DIR = Path(__file__).resolve().parents[2]
 OWNER = """
 import json, signal, sys
 from pathlib import Path
@@ -193,6 +194,44 @@ class TestAfterAKill:
             process.kill()
             process.wait()
             wait_until(lambda: all(is_gone(pid) for pid in told["pids"].values()))
+
+
+class TestServerWatch:
+    def test_starts_postgres_again_though_an_orphan_is_busy(self, tmp_path: Path) -> None:
+        with EmbeddedStack(data_dir=tmp_path) as stack, ServerWatch(stack.servers) as watch:
+            write_fact(stack)
+            before = stack.pids
+            with closing(psycopg.connect(stack.database_url)) as connection:
+                orphan = connection.info.backend_pid
+                # It computes and does not look whether its postmaster lives.
+                connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 100000000000)")
+                os.kill(before["postgres"], signal.SIGKILL)
+                told = wait_until(lambda: [n for n in watch.news() if "postgres answers again" in n])
+                assert is_gone(orphan)
+            assert len(told) == 1
+            assert watch.pids["postgres"] != before["postgres"]
+            assert watch.pids["redis"] == before["redis"]
+            assert read_fact(stack.database_url, stack.redis_url) == (42, 42)
+        assert stack.pids == {}
+
+    def test_watches_servers_that_were_adopted(self, tmp_path: Path) -> None:
+        with owner(tmp_path) as (process, told):
+            process.kill()
+            process.wait()
+        with EmbeddedStack(data_dir=tmp_path) as stack, ServerWatch(stack.servers) as watch:
+            assert stack.pids == told["pids"]
+            os.kill(told["pids"]["redis"], signal.SIGKILL)
+            wait_until(lambda: any("redis answers again" in line for line in watch.news()))
+
+    def test_says_why_a_server_does_not_start_and_tries_again(self, tmp_path: Path) -> None:
+        with EmbeddedStack(data_dir=tmp_path) as stack, ServerWatch(stack.servers) as watch:
+            broken = tmp_path / "postgres" / "global" / "pg_control"
+            kept = broken.read_bytes()
+            broken.write_bytes(b"")
+            os.kill(stack.pids["postgres"], signal.SIGKILL)
+            wait_until(lambda: any("pg_control" in line for line in watch.news()))
+            broken.write_bytes(kept)
+            wait_until(lambda: any("postgres answers again" in line for line in watch.news()))
 
 
 @as_root

@@ -1,10 +1,9 @@
 """Whatever a handler does, its attempt says so, its trigger follows the policy, and the others are unharmed."""
 
-import json
-
 import pytest
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +27,7 @@ class TestMisbehavingHandlers:
             "CARILLON_STOP_GRACE_SECONDS": "1",
         }
         with Stage(beats=1, workers=1, **environment) as stage:
-            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+            key = stage.create_tenant()
             jobs = {}
             for job_type in (*EXPECTED, *HEEDLESS, "test.works"):
                 body = {

@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 from psycopg import sql
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 BATCH = 100
@@ -74,7 +75,7 @@ def in_hand(stage: Stage, job_id: str) -> set[tuple[int, ...]]:
 class TestPoison:
     def test_ends_dead_and_spares_its_batch(self) -> None:
         with Stage(beats=1, workers=1, **ENVIRONMENT) as stage:
-            key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+            key = stage.create_tenant()
             stage.manage("update_tenant", "acme", "--max-in-flight", str(10 * FIRINGS))
             serial = fire(stage, key, SERIAL, firings=FIRINGS, job_type="poison.serial")
             at_once = fire(stage, key, AT_ONCE, firings=FIRINGS, job_type="poison.at_once")

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 
@@ -17,10 +18,10 @@ class TestWorker:
             def listed() -> list[tuple[str, list[str], int]]:
                 return stage.query("SELECT name, queues, concurrency FROM jobs_worker")
 
-            [(name, queues, concurrency)] = wait_until(listed, timeout=30, what="the worker to be announced")
+            [(name, queues, concurrency)] = wait_until(listed, timeout=90, what="the worker to be announced")
             assert name.startswith("worker1@")
             assert {"jobs.noop", "jobs.webhook"} <= set(queues)
             assert concurrency == 2
             os.kill(stage.pids("worker")["worker1"], signal.SIGTERM)
             wait_until(lambda: not listed(), timeout=10, what="the worker to leave")
-            wait_until(listed, timeout=30, what="its successor to be announced")
+            wait_until(listed, timeout=90, what="its successor to be announced")

@@ -19,10 +19,10 @@ import pytest
 
 from scheduler_project.processes import child
 from scheduler_project.processes.child import Child, ProcessSpec
-from tests.cluster.waiting import is_gone, wait_until
+from stage.processes import PROJECT_DIR, is_gone
+from stage.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-PROJECT_DIR = Path(__file__).resolve().parents[2]
 SUPERVISE = """
 import json, signal, sys
 from datetime import timedelta
@@ -231,7 +231,7 @@ class TestUp:
             port = str(taken.getsockname()[1])
             with self.up(tmp_path / "data", tmp_path / "log", "--port", port) as process:
                 assert process.wait(60) == 1
-        assert re.search(rf"Port {port} on 127.0.0.1 .*--port 0", (tmp_path / "log").read_text())
+        assert re.search(rf"Port {port} on 127.0.0.1 .*--port \d+", (tmp_path / "log").read_text())
 
     @contextmanager
     def up(self, data_dir: Path, log: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -268,7 +268,7 @@ class TestUp:
             except OSError:
                 return None
 
-        state = wait_until(answer, within_seconds=60)
+        state = wait_until(answer, timeout=60)
         assert state
         return state
 

@@ -1,27 +1,22 @@
-"""Postgres restarts, Redis comes back empty: every process waits and resumes by itself (DESIGN §2.9)."""
+"""Postgres restarts, Redis comes back empty: every process waits and resumes by itself (DESIGN §2.9).
 
-import json
+One cluster goes through all of it, as each test leaves it running.
+"""
 
 import pytest
 
+from stage.waiting import wait_until
 from tests.cluster.receiver import Receiver
-from tests.cluster.stage import Stage, wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 JOBS = 10
 
 
-@pytest.fixture
-def receiver():
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stage(servers, receiver):
     with Stage(beats=2, workers=1, **servers.urls()) as stage:
-        key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+        key = stage.create_tenant()
         for number in range(JOBS):
             body = {
                 "name": f"job-{number}",

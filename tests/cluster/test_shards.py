@@ -3,20 +3,19 @@
 The look-ahead is a second, so that a shard nobody leads is felt at once, and not only a minute later.
 """
 
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from jobs.store.leases import divide
-from tests.cluster.stage import PROJECT, Stage, kill_tree, wait_until
+from stage.processes import kill_tree
+from stage.waiting import wait_until
+from tests.cluster.crew import Crew
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 
@@ -28,22 +27,14 @@ LATE_SECONDS = 15
 ENVIRONMENT = {"CARILLON_BEAT_SHARDS": str(SHARDS), "CARILLON_LOOK_AHEAD_SECONDS": "1"}
 
 
-class Beats:
-    """Beats outside the stage's supervisor, which would start a killed one again."""
+class Beats(Crew):
+    """Beats outside the stage's supervisor, which would start a killed one again; each leads some of the shards."""
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._processes: list[subprocess.Popen[bytes]] = []
+        super().__init__(stage, beats=4, workers=0)
 
-    def start(self) -> int:
-        command = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
-        command += ["beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile="]
-        log = self._stage.log
-        process = subprocess.Popen(
-            command, cwd=PROJECT, env=self._stage.environment, stdout=log, stderr=log, start_new_session=True
-        )
-        self._processes.append(process)
-        return process.pid
+    def __enter__(self) -> Self:
+        return self
 
     def shares(self) -> dict[int, set[int]]:
         """The numbers of the shards that each beat, by its pid, leads now."""
@@ -64,14 +55,10 @@ class Beats:
 
     def stop(self) -> list[int]:
         """Stop those that live as an operator would; their exit codes."""
-        living = [process for process in self._processes if process.poll() is None]
+        living = [process for process in self._processes.values() if process.poll() is None]
         for process in living:
             process.send_signal(signal.SIGTERM)
-        try:
-            return [process.wait(timeout=20) for process in living]
-        finally:
-            for process in living:
-                kill_tree(process.pid)
+        return [process.wait(timeout=20) for process in living]
 
 
 @pytest.fixture
@@ -82,20 +69,12 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def beats(stage: Stage) -> Iterator[Beats]:
-    beats = Beats(stage)
-    yield beats
-    beats.stop()
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    seed = int(os.environ.get("SEED") or random.randrange(2**32))
-    print(f"SEED={seed}")
-    return random.Random(seed)
+    with Beats(stage) as beats:
+        yield beats
 
 
 def create_jobs(stage: Stage) -> None:
-    key = json.loads(stage.manage("create_tenant", "acme", "--api-key", "test", "--json"))["api_key"]
+    key = stage.create_tenant()
     for number in range(JOBS):
         body = {
             "name": f"job-{number}",
@@ -150,7 +129,7 @@ class TestShardedBeats:
     def test_take_over_a_killed_ones_shards_and_share_with_one_that_joins(
         self, stage: Stage, beats: Beats, rng: random.Random
     ) -> None:
-        pids = [beats.start() for _ in range(3)]
+        pids = [beats.start(name) for name in beats.beats[:3]]
         create_jobs(stage)
         beats.wait_for_shares(2, 2, 2, timeout=30)
         calm = clock(stage)
@@ -174,7 +153,7 @@ class TestShardedBeats:
         print(f"{len(orphans)} jobs of {len(shares[victim])} shards fired again within {idle:.1f} s")
         assert idle <= LATE_SECONDS
 
-        joined_at, joined = clock(stage), beats.start()
+        joined_at, joined = clock(stage), beats.start(beats.beats[3])
         beats.wait_for_shares(2, 2, 2, timeout=30)
         shares = beats.shares()
         assert joined in shares

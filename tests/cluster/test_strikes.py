@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from stage.waiting import wait_until
 from tests.cluster import ledger, witness
 from tests.cluster.conftest import Servers
 from tests.cluster.crew import Crew
-from tests.cluster.stage import Stage, wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 STRIKES = (os.environ.get("STRIKES") or "restart,freeze,flushall,redis,postgres").split(",")
@@ -45,13 +46,6 @@ SHORT = {
     "CARILLON_WORKER_LEASE_SECONDS": "3",
     "CARILLON_DISPATCH_DEADLINE_SECONDS": "3",
 }
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    seed = int(os.environ.get("SEED") or random.randrange(2**32))
-    print(f"SEED={seed}")
-    return random.Random(seed)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """A beat that would sleep for ten seconds is woken: by services, by workers, and by nobody when Redis is away."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.cluster.stage import Stage, wait_until
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 #: The beat's own look would come within this time; whatever starts much earlier was not found by looking.
@@ -33,8 +33,7 @@ SLEEPY = {
 def staged(**how: Any) -> Iterator[Any]:
     """A stage with a tenant, whose key is its ``key``."""
     with Stage(workers=1, **how) as stage:
-        made = stage.manage("create_tenant", "acme", "--api-key", "test", "--json")
-        stage.key = json.loads(made)["api_key"]
+        stage.key = stage.create_tenant()
         yield stage
 
 

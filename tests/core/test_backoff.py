@@ -1,4 +1,4 @@
-"""Retry policies: what JSON may say, and how long each failure waits."""
+"""Retry policies: how long each failure waits."""
 
 import random
 from datetime import timedelta
@@ -10,70 +10,37 @@ from hypothesis import strategies as st
 from jobs.core.backoff import Backoff, Jitter, RetryPolicy, delay_for
 from jobs.core.errors import InvalidInput
 
-REFUSED = [
-    ({"max_attempts": 0}, {"max_attempts"}),
-    ({"max_attempts": 101}, {"max_attempts"}),
-    ({"max_attempts": 10**400}, {"max_attempts"}),
-    ({"max_attempts": 2.5}, {"max_attempts"}),
-    ({"max_attempts": True}, {"max_attempts"}),
-    ({"max_attempts": "5"}, {"max_attempts"}),
-    ({"max_attempts": None}, {"max_attempts"}),
-    ({"attempts": 3}, {"attempts"}),
-    ({"backoff": "linear"}, {"backoff"}),
-    ({"backoff": ["fixed"]}, {"backoff"}),
-    ({"jitter": "some"}, {"jitter"}),
-    ({"initial_delay_seconds": 0}, {"initial_delay_seconds"}),
-    ({"initial_delay_seconds": float("nan")}, {"initial_delay_seconds"}),
-    ({"initial_delay_seconds": float("inf")}, {"initial_delay_seconds"}),
-    ({"factor": 0.5}, {"factor"}),
-    ({"factor": 101}, {"factor"}),
-    ({"max_delay_seconds": 8 * 86_400}, {"max_delay_seconds"}),
-    ({"initial_delay_seconds": 60, "max_delay_seconds": 30}, {"max_delay_seconds"}),
-    ({"delays_seconds": []}, {"delays_seconds"}),
-    ({"delays_seconds": 30}, {"delays_seconds"}),
-    ({"delays_seconds": [30] * 101}, {"delays_seconds"}),
-    ({"delays_seconds": [30, -1, "x"]}, {"delays_seconds[1]", "delays_seconds[2]"}),
-    ({"max_elapsed_seconds": 0}, {"max_elapsed_seconds"}),
-    ({"backoff": "delays", "factor": 2}, {"factor"}),
-    ({"backoff": "fixed", "factor": 2}, {"factor"}),
-    ({"backoff": "exponential", "delays_seconds": [30]}, {"delays_seconds"}),
-    ({"initial_delay_seconds": 5, "delays_seconds": [30]}, {"delays_seconds"}),
-    ({"max_attempts": -1, "jitter": 1, "surprise": 1}, {"max_attempts", "jitter", "surprise"}),
-    ([], {""}),
-]
-
 
 class TestRetryPolicy:
-    @pytest.mark.parametrize(("document", "fields"), REFUSED)
-    def test_refuses_naming_every_wrong_field(self, document, fields):
-        with pytest.raises(InvalidInput) as refusal:
-            RetryPolicy.from_json(document)
-        assert set(refusal.value.errors) == fields
-
-    def test_is_the_default_when_nothing_is_said(self):
+    def test_reads_what_was_stored_and_has_defaults_for_the_rest(self):
         assert RetryPolicy.from_json({}) == RetryPolicy()
-        assert RetryPolicy().to_json() == {
-            "max_attempts": 5,
-            "backoff": "delays",
-            "delays_seconds": [30, 120, 600, 1800, 7200],
-            "jitter": "proportional",
+        stored = {
+            "backoff": "fixed",
+            "initial_delay_seconds": 0.5,
+            "max_elapsed_seconds": 60,
+            "jitter": "none",
         }
+        assert RetryPolicy.from_json(stored) == RetryPolicy(
+            backoff=Backoff.FIXED,
+            initial_delay=timedelta(seconds=0.5),
+            max_elapsed=timedelta(minutes=1),
+            jitter=Jitter.NONE,
+        )
 
     @pytest.mark.parametrize(
-        ("document", "backoff"),
+        "stored",
         [
-            ({"max_attempts": 4, "backoff": "exponential", "initial_delay_seconds": 30}, Backoff.EXPONENTIAL),
-            ({"initial_delay_seconds": 0.5}, Backoff.EXPONENTIAL),
-            ({"factor": 3, "max_delay_seconds": 60}, Backoff.EXPONENTIAL),
-            ({"backoff": "fixed", "initial_delay_seconds": 86_400, "jitter": "none"}, Backoff.FIXED),
-            ({"delays_seconds": [1, 2.5], "max_elapsed_seconds": 3600, "jitter": "full"}, Backoff.DELAYS),
+            {"max_attempts": "many"},
+            {"backoff": "linear"},
+            {"delays_seconds": 5},
+            {"factor": "x"},
+            {"initial_delay_seconds": 1e300},
+            None,
         ],
     )
-    def test_survives_the_way_to_json_and_back(self, document, backoff):
-        policy = RetryPolicy.from_json(document)
-        assert policy.backoff is backoff
-        assert RetryPolicy.from_json(policy.to_json()) == policy
-        assert document.items() <= {**policy.to_json()}.items()
+    def test_refuses_what_no_shape_has_stored(self, stored):
+        with pytest.raises(InvalidInput):
+            RetryPolicy.from_json(stored)
 
 
 def seconds(policy, failures, retry_after=None, rng=None):
@@ -90,8 +57,11 @@ class TestDelayFor:
             ({}, [30, 120, 600, 1800, 7200, 7200]),
             ({"delays_seconds": [5]}, [5, 5, 5]),
             ({"backoff": "fixed", "initial_delay_seconds": 7}, [7, 7, 7]),
-            ({"initial_delay_seconds": 10, "max_delay_seconds": 60}, [10, 20, 40, 60, 60]),
-            ({"initial_delay_seconds": 1, "factor": 1}, [1, 1, 1]),
+            (
+                {"backoff": "exponential", "initial_delay_seconds": 10, "max_delay_seconds": 60},
+                [10, 20, 40, 60, 60],
+            ),
+            ({"backoff": "exponential", "initial_delay_seconds": 1, "factor": 1}, [1, 1, 1]),
         ],
     )
     def test_grows_as_the_policy_says(self, document, expected):
@@ -99,7 +69,7 @@ class TestDelayFor:
         assert [seconds(policy, failures) for failures in range(1, len(expected) + 1)] == expected
 
     def test_stays_bounded_after_a_hundred_failures(self):
-        policy = RetryPolicy.from_json({"factor": 100, "jitter": "none"})
+        policy = RetryPolicy.from_json({"backoff": "exponential", "factor": 100, "jitter": "none"})
         assert seconds(policy, 100) == 7200
 
     @pytest.mark.parametrize(

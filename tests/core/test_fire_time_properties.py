@@ -16,9 +16,12 @@ from jobs.core.calendar.notes import explained_fire_times
 from jobs.core.calendar.notices import next_clock_change_notice
 from jobs.core.calendar.plans import PlanCache
 from jobs.core.cron import parse_cron
-from jobs.core.schedule import LATEST, Schedule, ScheduleType, fire_times, next_fire
+from jobs.core.instants import LATEST
+from jobs.core.schedule import Schedule, ScheduleType, fire_times, next_fire
 from jobs.core.timezones import load_zone
 from tests.core.walk import walk
+
+pytestmark = pytest.mark.slow
 
 ZONES = (
     "America/New_York", "America/St_Johns", "America/Sao_Paulo", "America/Santiago", "America/Nuuk",
@@ -75,7 +78,23 @@ QUARTZ = st.tuples(
     st.sampled_from(("0", "30", "*/20", "5,35", "0/15")),
     st.one_of(numbers(0, 59), st.sampled_from(("0/20", "7/30"))),
     HOURS,
-    st.sampled_from(("* * ?", "? * 1", "? * SUN", "L * ?", "? * 1L", "? * 1#2", "? * 7,1", "1-15 * ?")),
+    st.sampled_from(
+        (
+            "* * ?",
+            "? * 1",
+            "? * SUN",
+            "L * ?",
+            "? * 1L",
+            "? * 1#2",
+            "? * 7,1",
+            "1-15 * ?",
+            "28W * ?",
+            "LW * ?",
+            "L-3 * ?",
+            "1W,L-2W,10-20 * ?",
+            "26W,27W,LW,L-1 MAR,OCT ?",
+        )
+    ),
 ).map(" ".join)
 
 
@@ -281,8 +300,10 @@ class StoredJob:
         self.schedule, self.next_fire_at = schedule, next_fire_at
         self.schedule_type, self.cron_expression = schedule.type.value, schedule.cron
         self.timezone, self.dst_policy, self.cron_dialect = (
-            schedule.timezone, schedule.dst_policy, schedule.cron_dialect,
-        )  # fmt: skip
+            schedule.timezone,
+            schedule.dst_policy,
+            schedule.cron_dialect,
+        )
         self.run_at, self.starts_at, self.ends_at = schedule.run_at, schedule.starts_at, schedule.ends_at
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.core.errors import InvalidInput
-from jobs.core.json_rules import check_json, check_text, loads_strict, nesting_exceeds
+from jobs.core.json_rules import check_json, check_text, loads_strict, nesting_exceeds, read_json
 
 STORABLE = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 
@@ -94,6 +94,28 @@ class TestCheckJson:
             check_json({"url": "\x00"}, field="", max_bytes=1000)
         assert list(refusal.value.errors) == ["url"]
 
+    def test_returns_the_bytes_it_takes(self):
+        assert check_json({"é": [1, "x"]}, field="", max_bytes=100) == len('{"é":[1,"x"]}'.encode())
+
+    @pytest.mark.parametrize(
+        ("value", "path"),
+        [
+            ([[1, {"a": [2]}], {"b": [3, ["\x00"]]}], "p[1].b[1][0]"),
+            ({"a": [], "b": {}, "c": [[], [[]], {"d": {"e": 2**60}}]}, "p.c[2].d.e"),
+            ([{}, {"a": 1}, {"b": {"c\x00": 1}}], 'p[2].b["c\\u0000"]'),
+            ({"a": {"b": ["\x00"]}, "c": "\x00"}, "p.c"),
+        ],
+    )
+    def test_finds_a_fault_among_others_and_the_least_deep_first(self, value, path):
+        with pytest.raises(InvalidInput) as refusal:
+            check_json(value, field="p", max_bytes=1000)
+        assert list(refusal.value.errors) == [path]
+
+    @pytest.mark.parametrize("shared", [{"k" * 10_000: 1}, {"k": "v" * 10_000}, ["v" * 10_000]])
+    def test_does_not_write_out_what_is_held_many_times(self, shared):
+        with pytest.raises(InvalidInput, match="bytes"):
+            check_json([shared] * 1_000_000, field="payload", max_bytes=3_000_000)
+
 
 class TestCheckText:
     @pytest.mark.parametrize(
@@ -170,6 +192,10 @@ class TestLoadsStrict:
         assert field == ""
         assert reason in message
         assert len(message) < 200
+        with pytest.raises(InvalidInput) as again:
+            read_json(raw)
+        # A number beyond all bounds is placed; what is wrong with the text has no place.
+        assert again.value.errors.get("", [message]) == [message]
 
     @given(
         st.recursive(
@@ -184,4 +210,4 @@ class TestLoadsStrict:
     )
     def test_reads_what_it_accepts_as_the_standard_library_does(self, value):
         check_json(value, field="payload", max_bytes=10**6)
-        assert loads_strict(json.dumps(value).encode()) == value
+        assert read_json(raw := json.dumps(value).encode()) == loads_strict(raw) == value

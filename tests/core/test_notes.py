@@ -211,6 +211,17 @@ WORDS = [
     (cron("*/25 * * * *"), "At 0, 25 and 50 minutes past the hour, in UTC"),
     (cron("0 0 */10 * *"), "At 00:00, on day 1, 11, 21 and 31 of the month, in UTC"),
     (cron("0 0 13 * 5"), "At 00:00, on day 13 of the month and every Friday, in UTC"),
+    (
+        cron("0 0 9 15W * ?"),
+        "At 09:00, on the weekday (Monday to Friday) nearest day 15 of the month, in UTC",
+    ),
+    (cron("0 0 9 LW * ?"), "At 09:00, on the last weekday (Monday to Friday) of the month, in UTC"),
+    (cron("0 0 9 L-1 * ?"), "At 09:00, on 1 day before the last day of the month, in UTC"),
+    (
+        cron("0 0 9 1,L-3,L-2W 6 ?"),
+        "At 09:00, only in June, on day 1 of the month, 3 days before the last day of the month and the weekday "
+        "(Monday to Friday) nearest 2 days before the last day of the month, in UTC",
+    ),
     (cron("0 0 L * *"), "At 00:00, on the last day of the month, in UTC"),
     (cron("0 0 15,L * *"), "At 00:00, on day 15 of the month and the last day of the month, in UTC"),
     (cron("0 0 * * L5"), "At 00:00, on the last Friday of the month, in UTC"),

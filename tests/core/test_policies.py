@@ -1,13 +1,32 @@
 """What becomes of a trigger after a failed attempt, and the words of the policies."""
 
 import random
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from jobs.core.backoff import Jitter, RetryPolicy
 from jobs.core.errors import InvalidInput
-from jobs.core.policies import Bury, Delivery, Priority, Retry, after_failure
+from jobs.core.policies import (
+    Bury,
+    Cancel,
+    Delivery,
+    Priority,
+    Retry,
+    Standing,
+    Verdict,
+    after_crash,
+    after_failure,
+    claim_deadline,
+    decide,
+    decide_unkeyed,
+    end_of_missed,
+    is_charged,
+    key_is_full,
+    most_to_run,
+    room_to_show,
+)
 from jobs.core.states import DEAD_REASONS
 
 POLICY = RetryPolicy(max_attempts=3, jitter=Jitter.NONE)
@@ -62,6 +81,154 @@ class TestAfterFailure:
 
     def test_buries_only_for_reasons_of_the_state_table(self):
         assert {outcome.reason for _, outcome in OUTCOMES if isinstance(outcome, Bury)} == set(DEAD_REASONS)
+
+
+#: What differs from a first crash of an at-least-once trigger that was alone, and the outcome.
+CRASHES = [
+    ({}, Retry(timedelta())),
+    ({"attempts": 3}, Bury("exhausted")),
+    ({"attempts": 3, "charged": False}, Retry(timedelta())),
+    ({"attempts": 4, "charged": False}, Bury("exhausted")),
+    ({"crash_count": 2}, Bury("poison")),
+    ({"crash_count": 2, "charged": False}, Retry(timedelta())),
+    ({"crash_count": 3, "charged": False}, Bury("poison")),
+    ({"delivery": Delivery.AT_MOST_ONCE}, Bury("lost")),
+    ({"delivery": Delivery.AT_MOST_ONCE, "charged": False}, Bury("lost")),
+    ({"cancel_requested": True}, Cancel()),
+    ({"cancel_requested": True, "crash_count": 2}, Cancel()),
+]
+
+
+class TestAfterCrash:
+    @pytest.mark.parametrize(("changes", "outcome"), CRASHES)
+    def test_charges_only_for_its_own(self, changes, outcome):
+        facts = {
+            "charged": True,
+            "attempts": 1,
+            "crash_count": 0,
+            "elapsed": timedelta(0),
+            "delivery": Delivery.AT_LEAST_ONCE,
+            "cancel_requested": False,
+            **changes,
+        }
+        assert after_crash(POLICY, **facts, rng=random.Random(1)) == outcome
+
+    @pytest.mark.parametrize(
+        ("companions", "stopping", "charged"), [(0, False, True), (1, False, False), (0, True, False)]
+    )
+    def test_is_its_own_where_it_was_alone(self, companions, stopping, charged):
+        assert is_charged(companions=companions, stopping=stopping) == charged
+
+
+class TestClaimDeadline:
+    @pytest.mark.parametrize(
+        ("unclaimed", "deadlines"), [(0, 1), (1, 1), (2, 1), (3, 2), (4, 4), (8, 64), (9, 64), (40, 64)]
+    )
+    @pytest.mark.parametrize("attempt_count", [0, 2])
+    def test_doubles_from_the_second_unclaimed_dispatch_on(self, attempt_count, unclaimed, deadlines):
+        found = claim_deadline(FIRST, fence=attempt_count + unclaimed, attempt_count=attempt_count)
+        assert found == FIRST * deadlines
+
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A job with parked triggers."""
+
+    overlap_policy: str
+    max_concurrent: int
+    in_flight: int
+    retrying: int
+    in_sight: int
+
+
+@dataclass(frozen=True)
+class Due:
+    """A scheduled firing that fell due a moment ago."""
+
+    scheduled_for: datetime = NOW - timedelta(seconds=1)
+    due_at: datetime = NOW - timedelta(seconds=1)
+    job_type: str = "noop"
+    state: str = "pending"
+    origin: str = "schedule"
+    attempt_count: int = 0
+    replay_count: int = 0
+
+
+FREE = Standing(
+    job_type="noop",
+    active=True,
+    ended=False,
+    overlap_policy="queue",
+    misfire_policy="fire_once",
+    misfire_grace=timedelta(minutes=1),
+    catchup_window=timedelta(hours=1),
+    max_concurrent=2,
+    now=NOW,
+)
+#: How the job stands, what dispatch does, and what it would do if there were no key.
+KEYS = [
+    ({"keyed": True, "key_in_flight": 1}, Verdict.DISPATCH, Verdict.DISPATCH),
+    ({"keyed": True, "key_in_flight": 2}, Verdict.WAIT, Verdict.DISPATCH),
+    ({"keyed": False, "key_in_flight": 2}, Verdict.DISPATCH, Verdict.DISPATCH),
+    ({"keyed": True, "key_in_flight": 2, "unfinished": 1, "in_flight": 1}, Verdict.WAIT, Verdict.WAIT),
+    ({"keyed": True, "key_in_flight": 2, "overlap_policy": "skip", "unfinished": 1}, *[Verdict.OVERLAP] * 2),
+    ({"keyed": True, "key_in_flight": 2, "active": False}, Verdict.HOLD, Verdict.HOLD),
+]
+
+
+class TestDecide:
+    @pytest.mark.parametrize(("changes", "verdict", "unkeyed"), KEYS)
+    def test_waits_for_its_key_where_nothing_else_keeps_it(self, changes, verdict, unkeyed):
+        standing = replace(FREE, **changes)
+        assert (decide(Due(), standing), decide_unkeyed(Due(), standing)) == (verdict, unkeyed)
+        assert key_is_full(standing) == (changes["keyed"] and changes["key_in_flight"] == 2)
+        assert standing == replace(FREE, **changes)  # it is asked, and stays as it was
+
+
+#: Policy, older than the window, passed over, end.
+MISSED = [
+    ("skip", False, False, Verdict.MISFIRE),
+    ("skip", True, True, Verdict.MISFIRE),
+    ("fire_all", True, True, None),
+    ("fire_once", False, False, None),
+    ("fire_once", False, True, Verdict.COALESCED),
+    ("fire_once", True, True, Verdict.MISFIRE),
+    ("backfill", False, False, None),
+    ("backfill", False, True, Verdict.MISFIRE),
+    ("backfill", True, False, Verdict.MISFIRE),
+]
+
+
+class TestMissed:
+    @pytest.mark.parametrize(("policy", "too_old", "passed_over", "end"), MISSED)
+    def test_ends_by_the_table(self, policy, too_old, passed_over, end):
+        assert end_of_missed(policy, too_old=too_old, passed_over=passed_over) == end
+
+    @pytest.mark.parametrize(("policy", "most"), [("skip", 0), ("fire_once", 1), ("backfill", 7)])
+    def test_runs_as_often_as_the_policy_says(self, policy, most):
+        assert most_to_run(policy, max_catchup=7) == most
+
+
+#: Of a job with max_concurrent 3: policy, in flight, retrying, in sight, room.
+PARKED = [
+    ("allow", 0, 0, 0, 3),
+    ("allow", 1, 5, 1, 1),
+    ("allow", 2, 0, 2, 0),
+    ("queue", 0, 0, 0, 1),
+    ("queue", 1, 0, 0, 0),
+    ("queue", 0, 1, 0, 0),
+    ("queue", 0, 0, 1, 0),
+    ("skip", 0, 0, 0, 1),
+]
+
+
+class TestRoomToShow:
+    @pytest.mark.parametrize(("policy", "in_flight", "retrying", "in_sight", "room"), PARKED)
+    def test_is_what_the_policy_leaves(self, policy, in_flight, retrying, in_sight, room):
+        assert room_to_show(Behind(policy, 3, in_flight, retrying, in_sight)) == room
 
 
 class TestPriority:

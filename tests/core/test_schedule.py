@@ -1,12 +1,13 @@
-"""Fire times: hard dates told one by one, the rules of each type, and what ``validate`` refuses."""
+"""Fire times: hard dates told one by one, and the rules of each type."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from jobs.core.errors import InvalidInput, ScheduleError
-from jobs.core.schedule import EARLIEST, LATEST, Schedule, ScheduleType, fire_times, next_fire, validate
+from jobs.core.errors import ScheduleError
+from jobs.core.instants import EARLIEST, LATEST
+from jobs.core.schedule import Schedule, ScheduleType, fire_times, next_fire
 
 TICK = timedelta(microseconds=1)
 
@@ -140,7 +141,6 @@ class TestCronFireTimes:
     def test_follow_the_table_where_clocks_change(self, stretch, expression, policy, expected):
         zone, after, until = stretch
         schedule = cron(expression, zone, dst_policy=policy)
-        validate(schedule)
         fires = fire_times(schedule, after=at(after), until=at(until), limit=100)
         assert " ".join(firing.strftime("%dT%H:%M") for firing in fires) == expected
 
@@ -242,54 +242,3 @@ class TestSingleFireTimes:
         later = anchor + timedelta(days=1)
         schedule = Schedule(ScheduleType.IMMEDIATE, anchor=anchor, starts_at=later)
         assert fire_times(schedule, after=anchor - TICK, until=LATEST, limit=9) == [later]
-
-
-NOON = at("2026-01-01 12:00")
-#: The schedule and the fields its refusal names.
-REFUSED = [
-    (Schedule(ScheduleType.CRON), {"cron"}),
-    (Schedule(ScheduleType.INTERVAL), {"every_seconds"}),
-    (Schedule(ScheduleType.ONCE), {"run_at"}),
-    (cron("0 0 * * *", run_at=NOON), {"run_at"}),
-    (
-        Schedule(ScheduleType.ONCE, run_at=NOON, cron="0 0 * * *", every=timedelta(1)),
-        {"cron", "every_seconds"},
-    ),
-    (Schedule(ScheduleType.IMMEDIATE, run_at=NOON), {"run_at"}),
-    (cron("0 0 * *", "localtime", dst_policy="never"), {"cron", "timezone", "dst_policy"}),
-    (Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=0.5)), {"every_seconds"}),
-    (Schedule(ScheduleType.INTERVAL, every=timedelta(days=367)), {"every_seconds"}),
-    (Schedule(ScheduleType.INTERVAL, every=timedelta.max), {"every_seconds"}),
-    (Schedule(ScheduleType.ONCE, run_at=datetime(2026, 1, 1)), {"run_at"}),
-    (
-        Schedule(ScheduleType.ONCE, run_at=datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-12)))),
-        {"run_at"},
-    ),
-    (Schedule(ScheduleType.ONCE, run_at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))), {"run_at"}),
-    (Schedule(ScheduleType.ONCE, run_at=NOON, starts_at=NOON + TICK), {"run_at"}),
-    (Schedule(ScheduleType.ONCE, run_at=NOON, ends_at=NOON - TICK), {"run_at"}),
-    (cron("0 0 * * *", starts_at=EARLIEST - TICK, ends_at=LATEST + TICK), {"starts_at", "ends_at"}),
-    (cron("0 0 * * *", starts_at=NOON, ends_at=NOON), {"ends_at"}),
-    (cron("0 0 * * *", starts_at=NOON, ends_at=NOON + timedelta(hours=1)), {"ends_at"}),
-]
-
-
-class TestValidate:
-    @pytest.mark.parametrize(("schedule", "fields"), REFUSED)
-    def test_names_every_field_that_is_wrong(self, schedule, fields):
-        with pytest.raises(InvalidInput) as refusal:
-            validate(schedule)
-        assert set(refusal.value.errors) == fields
-
-    @pytest.mark.parametrize(
-        "schedule",
-        [
-            cron(" @daily ", "Etc/UTC", starts_at=NOON, ends_at=NOON + timedelta(days=1)),
-            Schedule(ScheduleType.INTERVAL, every=timedelta(seconds=1)),
-            Schedule(ScheduleType.INTERVAL, every=timedelta(days=366)),
-            Schedule(ScheduleType.ONCE, run_at=NOON, starts_at=NOON, ends_at=NOON + TICK),
-            Schedule(ScheduleType.IMMEDIATE, starts_at=NOON),
-        ],
-    )
-    def test_accepts_what_can_fire(self, schedule):
-        validate(schedule)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from jobs.core.calendar.timetable import timetable
 from jobs.core.errors import ScheduleError
-from jobs.core.schedule import LATEST, Schedule, ScheduleType, fire_times
+from jobs.core.instants import LATEST
+from jobs.core.schedule import Schedule, ScheduleType, fire_times
 from tests.core.test_fire_time_properties import (
     DATES,
     HOURS,
@@ -21,6 +22,8 @@ from tests.core.test_fire_time_properties import (
     numbers,
     schedules,
 )
+
+pytestmark = pytest.mark.slow
 
 TICK = timedelta(microseconds=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -45,9 +45,27 @@ def matcher(expression: str) -> tuple[Matcher, bool]:
     def day_matches(wall: datetime) -> bool:
         last = calendar.monthrange(wall.year, wall.month)[1]
         return any(
-            wall.day == last if term == "L" else wall.day in numbers(term, 1, 31, (), first=1)
+            moving_day(wall, term, last)
+            if set("LW") & set(term)
+            else wall.day in numbers(term, 1, 31, (), first=1)
             for term in day.split(",")
         )
+
+    def moving_day(wall: datetime, term: str, last: int) -> bool:
+        """``L``, ``L-3``, and with ``W`` the day from Monday to Friday of the month that lies nearest to it."""
+        plain = term.replace("W", "")
+        asked = last - int(plain[2:] or 0) if plain.startswith("L") else int(plain)
+        if not 1 <= asked <= last:
+            return False
+        if "W" not in term:
+            return wall.day == asked
+        if term == "LW":
+            return wall.day == max(day for day in range(1, last + 1) if works(wall, day))
+        distance = min(abs(day - asked) for day in range(1, last + 1) if works(wall, day))
+        return works(wall, wall.day) and abs(wall.day - asked) == distance
+
+    def works(wall: datetime, day: int) -> bool:
+        return wall.replace(day=day).isoweekday() <= 5
 
     def weekday_matches(wall: datetime) -> bool:
         return any(one_weekday(wall, term) for term in weekday.split(","))

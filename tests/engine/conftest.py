@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -11,8 +13,9 @@ from jobs.conf import EngineSettings, engine_settings
 from jobs.engine import worker
 from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Lane, Message, PublishError
-from jobs.engine.worker import batch
-from jobs.engine.worker.keeper import Hold, Keeper
+from jobs.engine.worker import batch, reports
+from jobs.engine.worker.keeping.keeper import Hold, Keeper
+from jobs.engine.worker.process import THIS
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.models import Trigger
@@ -59,7 +62,8 @@ class Beat:
 
     def turn(self) -> float:
         """One turn with nothing left out: reaping and housekeeping are not put off."""
-        self.cycle._reap_at = 0.0
+        for name in ("queues", "reap leases", "reap messages"):
+            self.cycle.steps[name].hurry()
         return self.cycle.tick()
 
     def step(self, *, most: int = 200) -> float:
@@ -96,8 +100,8 @@ def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
         update={"finish_flush_ms": 10, "worker_lease_seconds": 30}
     )
     runner = AsyncRunner()
-    monkeypatch.setattr(batch, "_keeper", None)
-    monkeypatch.setattr(batch, "_async_runner", runner)
+    monkeypatch.setattr(THIS, "_keeper", None)
+    monkeypatch.setattr(THIS, "runner", runner)
     # A test that is about it says when.
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 60.0)
 
@@ -109,9 +113,25 @@ def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
 
     yield run
     runner.close()
-    batch._notes.submit(lambda: connection.close()).result(10)
-    if batch._keeper is not None:
-        close_connection_of(batch._keeper)
+    reports._notes.submit(lambda: connection.close()).result(10)
+    if THIS._keeper is not None:
+        close_connection_of(THIS._keeper)
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+@dataclass(eq=False)
+class Told:
+    """A batch that only tells what the keeper asks of it."""
+
+    hold: Hold = field(default_factory=lambda: Hold({}))
+    flush_if_due: Callable[[], None] = _nothing
+    flush: Callable[[], None] = _nothing
+    interrupt: Callable[[UUID], None] = _nothing
+    rescue: Callable[[bool], None] = _nothing
+    hand_back: Callable[[], None] = _nothing
 
 
 def close_connection_of(keeper: Keeper) -> None:
@@ -122,7 +142,7 @@ def close_connection_of(keeper: Keeper) -> None:
         connection.close()
         closed.set()
 
-    with keeper.holding(Hold(held={}, flush_if_due=close, flush=close, rescue=lambda _: None)):
+    with keeper.keeping(Told(flush_if_due=close)):
         assert closed.wait(10)
 
 

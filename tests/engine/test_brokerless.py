@@ -17,16 +17,17 @@ from jobs import tasks
 from jobs.engine.beat import _leave_in_postgres
 from jobs.engine.dispatcher import Message, PublishError
 from jobs.engine.publisher import Publisher
-from jobs.engine.worker import brokerless
 from jobs.engine.worker.brokerless import Brokerless
+from jobs.engine.worker.process import THIS
 from jobs.models import Message as Row
 from jobs.models.fields import new_id
 from jobs.store.dispatch import messages
 from jobs.store.execution import Grip
-from scheduler_project.celery import _prepare_to_go_without_broker
+from scheduler_project.celery import _prepare_to_go_without_broker, _supported_pool
+from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import Beat, Perform, queued
-from tests.factories import attempts, grip, make_job, make_triggers, states, wait_until
+from tests.factories import attempts, grip, make_job, make_triggers, states
 
 NOBODY = "redis://127.0.0.1:1/0"
 
@@ -77,6 +78,7 @@ class TestPublisher:
             assert sent.payload[1] == {}
             assert sent.headers["task"] == "jobs.noop"
             assert sent.headers.keys() >= {"lang", "task", "id"}
+            assert sent.headers["argsrepr"] == f"noop: 1 trigger, {message.grips[0].id}"
         publisher.close()
 
     def test_spends_little_of_its_time_on_a_broker_that_hangs(
@@ -213,12 +215,11 @@ class TestPools:
     def test_have_a_slot_for_each_message_that_may_run_in_a_process(
         self, pool: str, concurrency: Any, slots: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        begun: list[Brokerless] = []
-        monkeypatch.setattr(brokerless, "begin", begun.append)
-        monkeypatch.setattr(brokerless, "start", lambda: None)
+        monkeypatch.setattr(THIS, "brokerless", None)
+        monkeypatch.setattr(Brokerless, "start", lambda _: None)
         queues = SimpleNamespace(consume_from={"jobs.noop": None})
         app = SimpleNamespace(amqp=SimpleNamespace(queues=queues))
-        _prepare_to_go_without_broker(
-            SimpleNamespace(pool_cls=pool, concurrency=concurrency, hostname="w1", app=app)
-        )
-        assert (begun[0]._slots, begun[0]._job_types) == (slots, ["noop"])
+        worker = SimpleNamespace(pool_cls=pool, concurrency=concurrency, hostname="w1", app=app)
+        _prepare_to_go_without_broker(worker, _supported_pool(worker))
+        assert THIS.brokerless is not None
+        assert (THIS.brokerless._slots, THIS.brokerless._job_types) == (slots, ["noop"])

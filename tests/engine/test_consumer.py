@@ -7,6 +7,7 @@ from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
+from amqp.exceptions import AMQPNotImplementedError
 from celery.worker import state
 from kombu import Queue
 
@@ -20,7 +21,7 @@ from scheduler_project.worker.consumer import (
     Consumer,
     Prefetch,
 )
-from tests.factories import wait_until
+from stage.waiting import wait_until
 
 
 class Hub:
@@ -93,6 +94,32 @@ def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
     monkeypatch.setattr(consumer.CelerysConsumer, "shutdown", lambda self: None)
     worker.shutdown()
     assert worker.flushed == 1
+
+
+class TestQuorumQueues:
+    """They refuse a prefetch count that is the worker's, with an error that ends the connection."""
+
+    @pytest.fixture
+    def worker(self, monkeypatch: pytest.MonkeyPatch) -> Stood:
+        monkeypatch.setattr(
+            consumer.CelerysConsumer, "on_connection_error_after_connected", lambda self, exc: None
+        )
+        worker = Stood()
+        worker.app = SimpleNamespace(amqp=SimpleNamespace(queues=SimpleNamespace(consume_from="abc")))
+        worker.pool, worker.prefetch_multiplier = SimpleNamespace(num_processes=8), 1
+        worker.initial_prefetch_count = 8
+        return worker
+
+    def test_have_it_by_queue_once_they_refused(self, worker: Stood) -> None:
+        refused = "NOT_IMPLEMENTED - queue 'jobs.webhook' in vhost 'qq' does not support global qos"
+        worker.on_connection_error_after_connected(AMQPNotImplementedError(refused))
+        assert consumer.count_prefetch(worker, celerys=lambda _: True) is False
+        assert worker.initial_prefetch_count == 2  # of 8 for three queues
+
+    def test_change_nothing_for_others(self, worker: Stood) -> None:
+        worker.on_connection_error_after_connected(ConnectionResetError())
+        assert consumer.count_prefetch(worker, celerys=lambda _: True) is True
+        assert worker.initial_prefetch_count == 8
 
 
 class TestPrefetch:

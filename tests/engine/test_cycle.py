@@ -17,8 +17,8 @@ from jobs.store.dispatch import Queued
 from jobs.store.dispatch import queues as dispatch_queues
 from jobs.store.execution import Grip
 from jobs.store.jobs import schedule_of
+from stage.waiting import wait_until
 from tests import factories
-from tests.cluster.stage import wait_until
 from tests.engine.conftest import Beat, Broker
 from tests.factories import MINUTE, SECOND, claim, make_job, make_trigger, make_triggers, row, state_of
 
@@ -104,12 +104,12 @@ class TestTurn:
         job = make_job(schedule_type="once", interval=None, run_at=moment, next_fire_at=moment)
         beat.step()
         [trigger] = Trigger.objects.filter(job=job)
-        beat.cycle._housekeeper._complete_at = 0.0
+        beat.cycle.steps["complete"].hurry()
         beat.step()
         job.refresh_from_db()
         assert (job.status, job.next_fire_at) == ("active", None)
         Trigger.objects.filter(id=trigger.id).update(state="succeeded")
-        beat.cycle._housekeeper._complete_at = 0.0
+        beat.cycle.steps["complete"].hurry()
         beat.step()
         job.refresh_from_db()
         assert job.status == "completed"
@@ -287,6 +287,7 @@ class TestMaterialize:
         monkeypatch.setattr(materializer, "PLANS", plans.PlanCache(schedule_of=schedule_of))
         cron = {"schedule_type": "cron", "interval": None, "cron_expression": "* * * * *"}
         minute = factories.now().replace(second=0, microsecond=0) + MINUTE
+        beat.turn()
         same = [make_every(10, **cron, next_fire_at=minute) for _ in range(5)]
         other = make_every(10, **cron, next_fire_at=minute, timezone="Asia/Kolkata")
         beat.turn()

@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 
 from jobs.engine.worker import batch, draining
+from jobs.engine.worker.process import THIS
 from jobs.handlers import registry
 from jobs.models import Trigger
 from jobs.store import execution
 from jobs.store.execution import Grip
+from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import queued
 from tests.factories import attempts, row, state_of
@@ -19,8 +21,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def in_hand(*triggers: Trigger, started: bool = True) -> batch.Batch:
     """A claimed batch whose handlers are at work, or have not begun."""
     grips = [Grip(trigger.id, trigger.fence) for trigger in triggers]
-    rows = execution.claim(grips=grips, worker="w1", celery_task_id="c", lease=timedelta(seconds=30))
-    claimed = batch.Batch(registry.get(triggers[0].job_type), rows, flush_seconds=1)
+    rows = execution.claim(
+        grips=grips,
+        job_types=[triggers[0].job_type],
+        worker="w1",
+        celery_task_id="c",
+        lease=timedelta(seconds=30),
+    )
+    claimed = batch.Batch(registry.get(triggers[0].job_type), rows, runner=THIS.runner, keeper=THIS.keeper)
     for held in claimed.hold.held.values():
         held.deadline = 1.0 if started else None
     return claimed
@@ -30,7 +38,7 @@ class TestDraining:
     @pytest.mark.parametrize("started", [True, False])
     def test_hands_back_what_another_worker_is_to_start_at_once(self, handler, started: bool) -> None:
         trigger = queued(handler(lambda ctx, payload: None))
-        in_hand(trigger, started=started).hold.hand_back()
+        in_hand(trigger, started=started).hand_back()
         stored, [attempt] = row(trigger), attempts(trigger)
         assert (attempt.state, attempt.error_code) == ("lost", "handed_back")
         assert stored["state"] == "retrying"
@@ -41,15 +49,30 @@ class TestDraining:
 
     def test_starts_nothing_twice_that_is_to_start_at_most_once(self, handler) -> None:
         trigger = queued(handler(lambda ctx, payload: None), delivery="at_most_once")
-        in_hand(trigger).hold.hand_back()
+        in_hand(trigger).hand_back()
         assert state_of(trigger) == ("dead", "lost")
 
     def test_leaves_alone_what_has_ended(self, handler) -> None:
         trigger = queued(handler(lambda ctx, payload: None))
         claimed = in_hand(trigger)
-        claimed.call_handlers(may_linger=False)
-        claimed.hold.hand_back()
+        claimed.execute()
+        claimed.hand_back()
         assert state_of(trigger)[0] == "succeeded"
+
+    def test_is_on_record_of_what_runs_at_once(
+        self, perform, handler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever told the worker to stop may have less patience than it takes to drain."""
+        told = []
+        monkeypatch.setattr(draining, "begun", lambda: bool(told))
+
+        def long(ctx, payload) -> None:
+            told.append(True)
+            wait_until(lambda: attempts(trigger)[0].error_code == "stopping")
+
+        trigger = queued(handler(long))
+        assert perform(trigger) == {"succeeded": 1}
+        assert (attempts(trigger)[0].state, attempts(trigger)[0].error_code) == ("succeeded", "")
 
     def test_is_known_to_processes_forked_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The memory is shared: what the parent sets, its children read."""

@@ -20,7 +20,7 @@ from tests.engine.test_outage import Engine
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_tenant
 
 Clock = Callable[[timedelta], None]
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
 DAY = 24 * HOUR
 #: The same 119 firings were missed, in two spellings.
 SCHEDULES = {

@@ -1,10 +1,10 @@
 """A worker that was frozen between its claim and its handlers: what others took over meanwhile it does not start."""
 
+import time
 from typing import Any
 
 import pytest
 
-from jobs.engine.worker import batch
 from jobs.handlers.context import Context
 from jobs.models import Trigger
 from jobs.store import execution
@@ -13,6 +13,7 @@ from tests.engine.test_worker import Register
 from tests.factories import state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
+LEASE_SECONDS = 0.5
 
 
 @pytest.fixture
@@ -52,12 +53,12 @@ def test_starts_what_is_still_its_own_alone(
 
     def claimed_and_frozen(**arguments: Any) -> Any:
         rows = claim(**arguments)
+        time.sleep(2 * LEASE_SECONDS)
         Trigger.objects.filter(id=taken.id).update(state="retrying", fence=2)
         return rows
 
-    monkeypatch.setattr(batch.execution, "claim", claimed_and_frozen)
-    # So short that by the time of the answer it has run out.
-    settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.0001})
+    monkeypatch.setattr(execution, "claim", claimed_and_frozen)
+    settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": LEASE_SECONDS})
     assert perform(*triggers) == {"succeeded": 2, "stale": 1}
     assert sorted(started) == sorted([mine.id, also_mine.id])
     assert state_of(taken) == ("retrying", "")

@@ -5,11 +5,13 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import OperationalError
 
-from jobs.engine.worker import keeper as module
-from jobs.engine.worker.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
+from jobs.engine.worker.keeping import keeper as module
+from jobs.engine.worker.keeping.keeper import EXIT_STATUS, NOTICE_SECONDS, Held, Hold, Keeper
 from jobs.handlers.context import Flag
 from jobs.store.execution import Grip
+from tests.engine.conftest import Told
 
 LEASE = timedelta(seconds=30)
 GRACE, DRAIN = timedelta(seconds=15), timedelta(seconds=25)
@@ -20,41 +22,49 @@ class Process:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.told = 1000.0, False
-        self.ended, self.rescued, self.handed_back, self.holds = [], [], [], []
+        self.ended, self.rescued, self.handed_back, self.batches = [], [], [], []
         monkeypatch.setattr(module.draining, "begun", lambda: self.told)
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.db, "disconnect", lambda: None)
         monkeypatch.setattr(os, "_exit", self.ended.append)
-        self._keeper = Keeper(lease=LEASE, flush_seconds=0.1, grace=GRACE, drain=DRAIN, expendable=True)
+        self.loop_failed = False
+        self._keeper = Keeper(
+            lease=LEASE,
+            flush_seconds=0.1,
+            grace=GRACE,
+            drain=DRAIN,
+            expendable=True,
+            loop_failed=lambda: self.loop_failed,
+        )
 
-    def starts_a_handler(self, *, timeout: float = 10.0) -> Hold:
+    def starts_a_handler(self, *, timeout: float = 10.0) -> Told:
         held = Held(Grip(uuid4(), 1), Flag(), deadline=self.now + timeout)
-        hold = Hold({held.grip.id: held}, lambda: None, lambda: None, rescue=self.rescued.append)
-        hold.hand_back = lambda: self.handed_back.append(hold)
-        self.holds.append(hold)
-        return hold
+        batch = Told(Hold({held.grip.id: held}), rescue=self.rescued.append)
+        batch.hand_back = lambda: self.handed_back.append(batch)
+        self.batches.append(batch)
+        return batch
 
-    def stops(self, hold: Hold) -> None:
+    def stops(self, batch: Told) -> None:
         """Its handler has ended, by itself or by its time-out."""
-        for held in hold.held.values():
+        for held in batch.hold.held.values():
             held.deadline = None
-            hold.done.add(held.grip.id)
-        self.holds.remove(hold)
+            batch.hold.done.add(held.grip.id)
+        self.batches.remove(batch)
 
-    def hold(self, hold: Hold) -> None:
-        self._keeper._holds.append(hold)
+    def keep(self, batch: Told) -> None:
+        self._keeper._kept.append(batch)
 
-    def held(self) -> list[Hold]:
-        return self._keeper._holds
+    def kept(self) -> list[Told]:
+        return self._keeper._kept
 
     def looks_after_all(self) -> None:
-        for hold in self.holds:
-            self._keeper._look_after(hold)
+        for batch in self.batches:
+            self._keeper._look_after(batch)
 
     def looks(self, *, after: float) -> None:
         self.now += after
-        self._keeper._hand_back_if_drained(self.holds)
-        self._keeper._give_up_if_stuck(self.holds)
+        self._keeper._hand_back_if_drained(self.batches)
+        self._keeper._give_up_if_stuck(self.batches)
 
 
 @pytest.fixture
@@ -70,6 +80,29 @@ class TestKeeper:
         assert process.ended == []
         process.looks(after=NOTICE_SECONDS)
         assert (process.ended, process.rescued) == ([EXIT_STATUS], [True])
+
+    def test_gives_up_a_process_whose_loop_failed_at_once(self, process: Process) -> None:
+        process.starts_a_handler(timeout=60)
+        process.looks(after=0.1)
+        assert process.ended == []
+        process.loop_failed = True
+        process.looks(after=0.1)
+        assert (process.ended, process.rescued) == ([EXIT_STATUS], [True])
+
+    def test_says_its_last_words_again_where_the_connection_was_closed(
+        self, process: Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said, answers = [], iter([OperationalError("connection socket closed"), None])
+
+        def say(alone: bool) -> None:
+            said.append(alone)
+            if error := next(answers):
+                raise error
+
+        process.starts_a_handler().rescue = say
+        process.loop_failed = True
+        process.looks(after=0.1)
+        assert (process.ended, said) == ([EXIT_STATUS], [True, True])
 
     def test_lets_a_process_that_was_frozen_stop_its_handlers_and_go_on(self, process: Process) -> None:
         """All of them are overdue when it wakes. Their time-outs, frozen as well, are as late as the keeper is."""
@@ -128,7 +161,7 @@ class TestOneBadWrite:
             raise ValueError("deliberate")
 
         bad, good = process.starts_a_handler(), process.starts_a_handler()
-        written: list[Hold] = []
+        written: list[Told] = []
         bad.flush_if_due, good.flush_if_due = fail, lambda: written.append(good)
         process.looks_after_all()
         assert written == [good]
@@ -139,11 +172,11 @@ class TestOneBadWrite:
         def fail() -> None:
             raise ValueError("deliberate")
 
-        hold = process.starts_a_handler()
-        hold.flush, hold.lingers, hold.ended_at = fail, True, process.now
-        process.hold(hold)
+        batch = process.starts_a_handler()
+        batch.flush, batch.hold.lingers, batch.hold.ended_at = fail, True, process.now
+        process.keep(batch)
         process.looks_after_all()
-        assert process.held() == [hold]
+        assert process.kept() == [batch]
         process.now += LEASE.total_seconds() + 1
         process.looks_after_all()
-        assert process.held() == []
+        assert process.kept() == []

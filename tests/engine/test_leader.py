@@ -77,6 +77,46 @@ class TestLeader:
         old.hand_over()
         assert new.lead() is not None
 
+    def test_inherits_nothing_from_itself(self, clock: Callable[..., None]) -> None:
+        """Its lease ran out while it was busy, or its database was away: nobody else left anything half done."""
+        leader = Leader(lease=LEASE)
+        leader.lead()
+        before = leader.inheritances
+        leader.step_down()
+        leader.lead()
+        clock(LEASE + timedelta(seconds=1))
+        leader._renew_after = 0.0
+        reign = leader.lead()
+        assert (reign and reign.term, leader.inheritances) == (3, before)
+
+    def test_that_gives_up_leaves_its_leases_to_another(self, clock: Callable[..., None]) -> None:
+        old, new = Leader(lease=LEASE), Leader(lease=LEASE)
+        old.lead()
+        old.give_up()
+        assert old.lead() is None
+        reign = new.lead()
+        assert (reign and reign.term, new.inheritances) == (2, 1), "who knows what it left"
+        clock(2 * LEASE)
+        assert old.lead() is not None, "that one is gone"
+
+    def test_that_gives_up_takes_them_again_if_nobody_else_does(self, clock: Callable[..., None]) -> None:
+        leader = Leader(lease=LEASE)
+        leader.lead()
+        leader.give_up()
+        clock(LEASE * 0.4)
+        assert leader.lead() is None
+        clock(LEASE * 0.6)
+        assert leader.lead() is not None
+
+    def test_that_gave_up_takes_what_is_free_after_a_while(
+        self, clock: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        leader = Leader(lease=LEASE)
+        leader.lead()
+        leader.give_up()
+        leader._abstains_until = time.monotonic()
+        assert leader.lead() is not None
+
 
 def renew(*leaders: Leader) -> list[int]:
     """Let each look at its leases now, as it would a third of a lease later. Returns how many shards each holds."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,12 @@ from jobs.engine import worker
 from jobs.engine.worker import batch
 from jobs.handlers import Context
 from jobs.models import Trigger
-from jobs.store import lifecycle
+from jobs.store import execution, lifecycle
+from stage.waiting import wait_until
 from tests.engine.conftest import Perform, queued
-from tests.factories import attempts, row, state_of, wait_until
+from tests.factories import attempts, make_triggers, row, state_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 Register = Callable[..., str]
 
 
@@ -69,13 +71,14 @@ class TestMessage:
         perform(gate.slow())
         assert perform(gate.quick()) == {"succeeded": 1}
 
-    def test_stays_with_them_where_so_many_go_on_already(
-        self, perform: Perform, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    def test_is_left_sooner_where_its_tenants_handlers_go_on_already(
+        self, perform: Perform, gate: Gate
     ) -> None:
-        monkeypatch.setattr(batch, "MOST_LINGERING", 2)
-        assert perform(gate.slow(), gate.slow()) == {"lingering": 2}
-        threading.Timer(0.3, gate.open).start()
-        assert perform(gate.slow()) == {"succeeded": 1}
+        first = gate.slow()
+        perform(first)
+        since = time.monotonic()
+        assert perform(gate.slow(), *make_triggers(first.job, 1, "queued")) == {"lingering": 2}
+        assert time.monotonic() - since < batch.LEAVE_AFTER_SECONDS
 
 
 class TestTheRest:
@@ -128,7 +131,7 @@ class TestTheRest:
 
         slow = gate.slow()
         perform(slow)
-        monkeypatch.setattr(batch.execution, "finish", away)
+        monkeypatch.setattr(execution, "finish", away)
         gate.open()
         worker.wait_for_the_rest()
         assert state_of(slow)[0] == "running"

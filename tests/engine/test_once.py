@@ -16,6 +16,7 @@ from jobs.handlers import Context
 from jobs.models import Effect, Trigger
 from jobs.store import effects, history
 from jobs.store.effects import NoTransaction
+from stage.waiting import wait_until
 from tenants.models import Tenant
 from tests import factories
 from tests.engine.conftest import Perform, queued
@@ -177,7 +178,7 @@ class TestOnce:
             assert effects.record(trigger_id=trigger.id, fence=1, key="raise", using=first)
             other = threading.Thread(target=second)
             other.start()
-            factories.wait_until(lambda: waiting_for_locks() == 1)
+            wait_until(lambda: waiting_for_locks() == 1)
             assert answers == []
             getattr(first, ends_by)()
             other.join(10)

@@ -19,7 +19,7 @@ from tests.engine.conftest import Beat
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger
 
 Clock = Callable[[timedelta], None]
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 DAY = 24 * HOUR
 BUDGET = timedelta(seconds=30)
 

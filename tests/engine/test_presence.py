@@ -5,7 +5,7 @@ import pytest
 from jobs.engine.worker import presence
 from jobs.engine.worker.presence import Presence, Standing
 from jobs.store.insight import clocks, workers
-from tests.factories import wait_until
+from stage.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,6 +40,46 @@ class TestPresence:
         assert names() == []
         standing[0] = Standing(["jobs.noop"], 4)
         wait_until(lambda: names() == ["w1"])
+        there.leave()
+        wait_until(lambda: names() == [])
+
+    def test_warns_of_another_worker_of_its_name_and_lists_both(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
+        first, second = (
+            Presence(name="celery@host", standing=lambda queue=queue: Standing([queue], 1))
+            for queue in ("jobs.webhook", "jobs.noop")
+        )
+        first.start()
+        wait_until(lambda: names() == ["celery@host"])
+        second.start()
+        wait_until(lambda: len(names()) == 2)
+        assert workers.shared_names(workers.present()) == ["celery@host"]
+        assert {queue for row in workers.present() for queue in row.queues} == {"jobs.webhook", "jobs.noop"}
+        told = wait_until(lambda: [line for line in caplog.messages if "two workers of one name" in line])
+        assert all("celery@host" in line and "-n" in line for line in told)
+        first.leave()
+        second.leave()
+        wait_until(lambda: names() == [])
+
+    def test_takes_its_predecessor_for_no_other(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Killed, it left its row; started again within half a minute, it finds that."""
+        monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=1, process="7-gone")
+        asked: list[bool] = []
+
+        def stand() -> Standing:
+            asked.append(True)
+            return Standing(["jobs.webhook"], 1)
+
+        there = Presence(name="w1", standing=stand)
+        there.start()
+        wait_until(lambda: len(asked) > 5)
+        assert names() == ["w1"]
+        assert caplog.messages == []
         there.leave()
         wait_until(lambda: names() == [])
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.engine.worker import batch
+from jobs.engine.worker.process import THIS
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.egress import EgressRules
 from tenants.vault import sealing
@@ -35,7 +35,7 @@ def receiver() -> Iterator[Receiver]:
 def outbound(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Perform]:
     """``perform`` with webhooks let out to loopback."""
     runner = AsyncRunner(rules=EgressRules(allow_networks=LOOPBACK))
-    monkeypatch.setattr(batch, "_async_runner", runner)
+    monkeypatch.setattr(THIS, "runner", runner)
     yield perform
     runner.close()
 
@@ -56,7 +56,7 @@ class TestASecret:
 
         receiver.answers[f"/{VALUE}"] = echo
         tenant = make_tenant()
-        put_secret(tenant=tenant, name="token", value=VALUE)
+        put_secret(tenant=tenant, name="token", value=VALUE, hosts=["*"])
         trigger = webhook(
             tenant, receiver.url("/{{secret:token}}"), headers={"Authorization": "Bearer {{secret:token}}"}
         )
@@ -79,7 +79,7 @@ class TestASecret:
 
     def test_that_is_gone_buries_its_firing_and_says_so(self, outbound: Perform, receiver: Receiver) -> None:
         tenant = make_tenant()
-        put_secret(tenant=tenant, name="token", value=VALUE)
+        put_secret(tenant=tenant, name="token", value=VALUE, hosts=["*"])
         delete_secret(tenant=tenant, name="token")
         trigger = webhook(tenant, receiver.url(), headers={"a": "{{secret:token}}"})
         outbound(trigger)
@@ -89,7 +89,7 @@ class TestASecret:
         assert not receiver.requests
 
     def test_of_another_tenant_is_none_of_ours(self, outbound: Perform, receiver: Receiver) -> None:
-        put_secret(tenant=make_tenant(), name="token", value=VALUE)
+        put_secret(tenant=make_tenant(), name="token", value=VALUE, hosts=["*"])
         trigger = webhook(make_tenant(), receiver.url(), headers={"a": "{{secret:token}}"})
         outbound(trigger)
         assert attempts(trigger)[0].error_code == "secret_missing"
@@ -98,7 +98,7 @@ class TestASecret:
         self, outbound: Perform, receiver: Receiver, settings: Any
     ) -> None:
         tenant = make_tenant()
-        put_secret(tenant=tenant, name="token", value=VALUE)
+        put_secret(tenant=tenant, name="token", value=VALUE, hosts=["*"])
         rotate_signing_secret(tenant=tenant)
         settings.ENCRYPTION_KEYS = (b"z" * 32,)
         sealing.forget()
@@ -113,7 +113,7 @@ class TestASecret:
     ) -> None:
         tenants = [make_tenant() for _ in range(3)]
         for tenant in tenants:
-            put_secret(tenant=tenant, name="token", value=f"{VALUE}-{tenant.id}")
+            put_secret(tenant=tenant, name="token", value=f"{VALUE}-{tenant.id}", hosts=["*"])
         naming = [
             webhook(tenant, receiver.url(), headers={"a": "{{secret:token}}"}) for tenant in tenants * 3
         ]
@@ -126,6 +126,27 @@ class TestASecret:
         assert asked == [1, 0]
         sent = sorted(request.headers["a"] for request, _ in receiver.requests if "a" in request.headers)
         assert sent == sorted(f"{VALUE}-{tenant.id}" for tenant in tenants * 3)
+
+
+class TestAnEcho:
+    """Hiding a value makes a text longer where the name is longer: what a target echoes decides by how much."""
+
+    async def echo(self, request: web.Request) -> web.Response:
+        return web.Response(status=400, text=request.headers["a"] * 256)
+
+    def test_is_cut_after_it_was_hidden_and_costs_no_neighbour(
+        self, outbound: Perform, receiver: Receiver
+    ) -> None:
+        receiver.answers["/echo"] = self.echo
+        tenant, other, name = make_tenant(), make_tenant(), "n" * 100
+        put_secret(tenant=tenant, name=name, value="12345678", hosts=["*"])
+        echoing = webhook(tenant, receiver.url("/echo"), headers={"a": f"{{{{secret:{name}}}}}"})
+        neighbours = [webhook(other, receiver.url()) for _ in range(5)]
+        assert outbound(echoing, *neighbours) == {"dead": 1, "succeeded": 5}
+        [attempt] = attempts(echoing)
+        assert (attempt.state, attempt.http_status) == ("failed", 400)
+        assert len(attempt.response_excerpt) <= 2048
+        assert attempt.response_excerpt.startswith(f"{{{{secret:{name}}}}}" * 10)
 
 
 class TestASigningSecret:

@@ -73,6 +73,25 @@ class TestDispatcher:
         told.tell("task-received")
         assert told.tell("worker-heartbeat") == ["worker-heartbeat"]
 
+    def test_does_not_spend_its_time_on_telling_a_slow_broker(
+        self, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = Told(listeners=1)
+        quick = told.publish
+
+        def slow(*args: Any, **options: Any) -> None:
+            clock.now += 2.0
+            quick(*args, **options)
+
+        monkeypatch.setattr(told, "publish", slow)
+        began = clock.now
+        heard: list[str] = []
+        while clock.now < began + 100:
+            heard += told.tell("worker-heartbeat", "task-received")
+            clock.now += 0.25
+        assert 4 <= len(heard) <= 10
+        assert told.tell("worker-offline") == ["worker-offline"]
+
     def test_tells_always_what_a_pools_thread_has_to_say(self, clock: SimpleNamespace) -> None:
         told = Told(listeners=0)
         told.tell("task-received")

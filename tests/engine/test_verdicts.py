@@ -1,21 +1,16 @@
-"""The table of misfire policies over stretches of instants: however they are cut, the same firings run."""
+"""The misfire policies over stretches of instants: however these are cut, each ends as dispatch would have it."""
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.core.calendar.timetable import Listed
-from jobs.engine.firing.verdicts import (
-    Decided,
-    Stretch,
-    between,
-    decide,
-    most_to_run,
-    reason_within_window,
-    runs,
-)
+from jobs.core.policies import Standing, Verdict
+from jobs.core.policies import decide as decide_one
+from jobs.engine.firing.verdicts import Decided, Stretch, between, decide, runs
 from tests.factories import MINUTE, utc
 
 START = utc(2026, 1, 1)
@@ -33,56 +28,113 @@ def listed(stretches: list[Stretch]) -> list[datetime]:
     return [instant for stretch in stretches for instant in stretch.instants()]
 
 
-def verdict(found: Decided) -> tuple[list[datetime], list[datetime], list[datetime]]:
-    return listed(found.misfired), listed(found.passed_over), found.tail
+def shown(found: Decided) -> tuple[dict[str, list[datetime]], list[datetime]]:
+    return {reason: listed(stretches) for reason, stretches in found.ended.items()}, found.tail
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A firing that dispatch would meet long after it was due."""
+
+    scheduled_for: datetime
+    job_type: str = "noop"
+    state: str = "pending"
+    origin: str = "schedule"
+    attempt_count: int = 0
+    replay_count: int = 0
+
+    @property
+    def due_at(self) -> datetime:
+        return self.scheduled_for
+
+
+def by_dispatch(
+    instants: list[datetime], *, policy: str, keep: int, window_start: datetime
+) -> tuple[dict[str, list[datetime]], list[datetime]]:
+    """As dispatch decides about the same firings, one after another."""
+    standing = Standing(
+        job_type="noop",
+        active=True,
+        ended=False,
+        overlap_policy="allow",
+        misfire_policy=policy,
+        misfire_grace=timedelta(0),
+        catchup_window=START + timedelta(days=1) - window_start,
+        max_concurrent=1,
+        now=START + timedelta(days=1),
+        keep_from=instants[-keep] if 0 < keep <= len(instants) else None,
+    )
+    ended: dict[str, list[datetime]] = {}
+    tail = []
+    for instant in instants:
+        verdict = decide_one(Missed(instant), standing)
+        if verdict == Verdict.DISPATCH:
+            tail.append(instant)
+        else:
+            ended.setdefault(str(verdict), []).append(instant)
+    return ended, tail
 
 
 class TestDecide:
-    def test_carries_the_newest_on_and_tells_the_rest_by_the_window(self) -> None:
-        found = decide(pool(at(1, 2), at(3, 4, 5)), keep=2, window_start=at(2)[0], last=False)
-        assert verdict(found) == (at(1), at(2, 3), at(4, 5))
-
-    def test_lets_none_older_than_the_window_run_in_the_end(self) -> None:
-        found = decide(pool(at(1, 2), at(3)), keep=3, window_start=at(3)[0], last=True)
-        assert verdict(found) == (at(1, 2), [], at(3))
-
-    def test_keeps_none_where_none_may_run(self) -> None:
-        found = decide(pool(at(1, 2)), keep=0, window_start=at(2)[0], last=True)
-        assert verdict(found) == (at(1), at(2), [])
+    @pytest.mark.parametrize(
+        ("policy", "max_catchup", "window", "ended", "tail"),
+        [
+            ("backfill", 2, 2, {"misfire": at(1, 2, 3)}, at(4, 5)),
+            ("backfill", 9, 4, {"misfire": at(1, 2, 3)}, at(4, 5)),
+            ("backfill", 9, 0, {}, at(1, 2, 3, 4, 5)),
+            ("fire_once", 9, 3, {"misfire": at(1, 2), "coalesced": at(3, 4)}, at(5)),
+            ("fire_once", 9, 6, {"misfire": at(1, 2, 3, 4, 5)}, []),
+            ("skip", 9, 3, {"misfire": at(1, 2, 3, 4, 5)}, []),
+        ],
+    )
+    def test_lets_as_many_of_the_newest_run_as_the_policy_says(
+        self,
+        policy: str,
+        max_catchup: int,
+        window: int,
+        ended: dict[str, list[datetime]],
+        tail: list[datetime],
+    ) -> None:
+        missed = pool(at(1, 2), at(3, 4, 5))
+        found = decide(missed, policy=policy, max_catchup=max_catchup, window_start=at(window)[0])
+        assert shown(found) == (ended, tail)
+        assert found.skipped == 5 - len(tail)
 
     @given(
+        st.sampled_from(("skip", "fire_once", "backfill")),
         st.lists(st.integers(0, 200), unique=True, max_size=60).map(sorted),
         st.sets(st.integers(0, 200), max_size=20),
         st.lists(st.integers(1, 20), min_size=1, max_size=10),
-        st.integers(0, 30),
+        st.integers(1, 30),
         st.integers(-5, 205),
     )
-    def test_comes_to_the_same_in_one_part_or_in_many(
-        self, minutes: list[int], holes: set[int], sizes: list[int], keep: int, window: int
+    def test_comes_to_what_dispatch_decides_in_one_part_or_in_many(
+        self,
+        policy: str,
+        minutes: list[int],
+        holes: set[int],
+        sizes: list[int],
+        max_catchup: int,
+        window: int,
     ) -> None:
         named, recorded, window_start = at(*minutes), at(*sorted(holes)), at(window)[0]
         instants = [instant for instant in named if instant not in recorded]
-        within = [instant for instant in instants if instant >= window_start]
-        running = within[len(within) - keep :] if keep < len(within) else within
+        keep = 1 if policy == "fire_once" else max_catchup
         tail: list[datetime] = []
-        misfired: list[datetime] = []
-        passed_over: list[datetime] = []
+        ended: dict[str, list[datetime]] = {}
         start = 0
         for size in [*sizes, len(named) + 1]:
-            last = start + size >= len(named)
             parts = [
                 *between(Listed(tail), recorded),
                 *between(Listed(named[start : start + size]), recorded),
             ]
-            found = decide(parts, keep=keep, window_start=window_start, last=last)
-            misfired += listed(found.misfired)
-            passed_over += listed(found.passed_over)
+            found = decide(parts, policy=policy, max_catchup=max_catchup, window_start=window_start)
+            for reason, stretches in found.ended.items():
+                ended.setdefault(reason, []).extend(listed(stretches))
             tail, start = found.tail, start + size
-            if last:
+            if start >= len(named):
                 break
-        assert tail == running
-        assert misfired == [instant for instant in instants if instant < window_start]
-        assert passed_over == within[: len(within) - len(running)]
+        assert (ended, tail) == by_dispatch(instants, policy=policy, keep=keep, window_start=window_start)
 
 
 class TestParts:
@@ -100,12 +152,3 @@ class TestParts:
         parts = [*between(Listed(at(1, 2)), recorded), *between(Listed(at(3, 5, 6)), recorded)]
         assert runs(parts, recorded) == [(*at(1, 3), 3), (*at(5, 6), 2)]
         assert runs([], recorded) == []
-
-
-class TestThePolicies:
-    @pytest.mark.parametrize(
-        ("policy", "most", "reason"),
-        [("skip", 0, "misfire"), ("fire_once", 1, "coalesced"), ("backfill", 7, "misfire")],
-    )
-    def test_say_how_many_run_and_why_the_others_do_not(self, policy: str, most: int, reason: str) -> None:
-        assert (most_to_run(policy, max_catchup=7), reason_within_window(policy)) == (most, reason)

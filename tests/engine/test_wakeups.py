@@ -22,8 +22,9 @@ from jobs.wakeups.channel import COALESCE_SECONDS, Channel, our_channel
 from jobs.wakeups.sender import Sender
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
+from stage.waiting import wait_until
 from tests.engine.conftest import Beat, Perform, queued
-from tests.factories import state_of, wait_until
+from tests.factories import state_of
 
 #: No test waits for so long: what ends a sleep of it is a wake-up.
 LONG = 60.0

@@ -67,7 +67,7 @@ class TestJobs:
 
     def test_tell_who_paused_them_when_it_was_nobody(self) -> None:
         job = make_job()
-        execution.pause_gone([job.id])
+        execution.pause_gone([make_trigger(job, "dead").id])
         assert (last().kind, last().data["reason"]) == ("job.paused", "The target answered 410 Gone.")
 
     def test_say_nothing_when_nothing_changed_or_only_time_went_by(self) -> None:

@@ -1,13 +1,13 @@
 """Ask about a trigger, and let dispatch answer the same question by what it does."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from jobs.explain import Explanation, explain_trigger
 from jobs.explain.gate import Gate
 from jobs.handlers import registry
-from jobs.limits import Bucket
+from jobs.limits import Admission, Bucket, tenant_bucket
 from jobs.models import Trigger
 from tests.factories import UNLIMITED, dispatch, state_of
 
@@ -21,14 +21,25 @@ class Tokens:
     def available(self, bucket: Bucket) -> int | None:
         return self.left.get(bucket.key, bucket.burst)
 
-    def room(self, tenant: Any) -> int | None:
-        return self.left.get(f"tenant:{tenant.id}", tenant.rate_burst or tenant.rate_per_second)
+    def rooms(self, tenants: Iterable[Any]) -> dict[int, int]:
+        buckets = {each.id: tenant_bucket(each.id, each.rate_per_second, each.rate_burst) for each in tenants}
+        return {
+            tenant_id: self.left.get(bucket.key, bucket.burst)
+            for tenant_id, bucket in buckets.items()
+            if bucket
+        }
 
-    def spend(self, tenant: Any, count: int) -> None:
+    def spend(self, counts: Mapping[int, int]) -> None:
         pass
 
-    def admit(self, target: str, wanted: int) -> list[timedelta]:
-        return [timedelta(seconds=1)] * max(0, wanted - self.left.get(f"target:{target}", wanted))
+    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
+        found = {
+            target: min(count, self.left.get(f"target:{target}", count)) for target, count in wanted.items()
+        }
+        return {
+            target: Admission(granted, [timedelta(seconds=1)] * (wanted[target] - granted))
+            for target, granted in found.items()
+        }
 
 
 ALL_THERE = Tokens()

@@ -1,7 +1,7 @@
 """Whatever the situation: a trigger with every gate open goes at the next turn, one with a gate shut does not.
 
-Dispatch itself is the judge. Explain tells its rules a second time, for one trigger and in words; this keeps the
-two from drifting apart.
+Dispatch itself is the judge. Explain asks its rules of the triggers it would judge; this keeps what the two read, and
+in which order, from drifting apart.
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from jobs.store import dispatch as dispatch_store
 from tests.explain.asking import is_dispatched, shut
 from tests.factories import MINUTE, SECOND, make_job, make_tenant, make_trigger, now
 
+ORIGIN = st.sampled_from(["schedule", "schedule", "schedule", "run_now", "catchup", "backfill"])
 AGES = st.sampled_from([-30, 2, 20, 90, 300, 4000])
 WAITING = st.fixed_dictionaries(
     {
         "age": AGES,
         "state": st.sampled_from(["pending", "pending", "pending", "retrying"]),
         "parked": st.booleans(),
+        "origin": ORIGIN,
+        "replay_count": st.sampled_from([0, 0, 0, 1]),
     }
 )
-#: One for all that waits of a job. Of different kinds due together one may keep another back and be kept back itself;
-#: for that one turn they are told of as if the first went first.
-ORIGIN = st.sampled_from(["schedule", "schedule", "schedule", "run_now", "catchup", "backfill"])
 FLYING = st.fixed_dictionaries({"age": AGES, "state": st.sampled_from(["queued", "running"])})
 JOB = st.fixed_dictionaries(
     {
@@ -45,19 +45,16 @@ JOB = st.fixed_dictionaries(
 STATUS = st.sampled_from(["active"] * 5 + ["completed", "paused", "cancelled"])
 
 
-def build(
-    job: Job, waiting: list[dict[str, Any]], flying: list[dict[str, Any]], origin: str = "schedule"
-) -> list[Trigger]:
+def build(job: Job, waiting: list[dict[str, Any]], flying: list[dict[str, Any]]) -> list[Trigger]:
     """The job's triggers; returns those that wait."""
     for given_one in flying:
         make_trigger(job, given_one["state"], **_times(given_one), concurrency_key=job.concurrency_key)
     found = []
     for given_one in waiting:
-        columns = _times(given_one)
+        columns = _times(given_one) | {name: given_one[name] for name in ("origin", "replay_count")}
         # Only what is due is ever parked, and what is to be skipped for overlap is not.
-        skipped = job.overlap_policy == OverlapPolicy.SKIP and origin == "schedule"
+        skipped = job.overlap_policy == OverlapPolicy.SKIP and given_one["origin"] == "schedule"
         parked = given_one["parked"] and given_one["age"] > 0 and not skipped
-        columns["origin"] = origin
         found.append(make_trigger(job, given_one["state"], **columns, parked=parked, held=parked))
     return found
 
@@ -86,7 +83,6 @@ class TestExplain:
     @given(
         columns=JOB,
         status=STATUS,
-        origin=ORIGIN,
         waiting=st.lists(WAITING, min_size=1, max_size=4),
         flying=st.lists(FLYING, max_size=3),
         beside=st.lists(FLYING, max_size=2),
@@ -97,7 +93,6 @@ class TestExplain:
         undone: Callable[[], Any],
         columns: dict[str, Any],
         status: str,
-        origin: str,
         waiting: list[dict[str, Any]],
         flying: list[dict[str, Any]],
         beside: list[dict[str, Any]],
@@ -107,7 +102,7 @@ class TestExplain:
             tenant = make_tenant()
             job = make_job(tenant, status=status, **columns)
             build(make_job(tenant, concurrency_key="key"), [], beside)
-            trigger = data.draw(st.sampled_from(build(job, waiting, flying, origin)))
+            trigger = data.draw(st.sampled_from(build(job, waiting, flying)))
             settle()
             names = shut(trigger)
             assert is_dispatched(trigger) == (names == []), names

@@ -1,12 +1,14 @@
 """What the handler tests share: a context, a runner allowed onto loopback, a real receiver, a real Redis."""
 
 import asyncio
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -25,6 +27,28 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Types registered by a test are gone after it."""
     registry.load()
     monkeypatch.setattr(registry, "_types", dict(registry._types))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names below ``.example`` that were asked for. Those that begin with ``dead`` get no answer, others lead here.
+
+    Other hosts are resolved as ever and not counted: threads of other tests may still connect to their servers.
+    """
+    gone, names, resolve = threading.Event(), [], socket.getaddrinfo
+
+    def lead(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
+        if not str(host).endswith(".example"):
+            return resolve(host, port, *args, **kwargs)
+        names.append(host)
+        if host.startswith("dead"):
+            gone.wait(60)
+            raise socket.gaierror(socket.EAI_NONAME, "deliberate")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lead)
+    yield names
+    gone.set()
 
 
 @pytest.fixture
@@ -54,7 +78,7 @@ def open_runner() -> Iterator[Callable[..., AsyncRunner]]:
     """Runners under given egress rules, closed afterwards."""
     opened: list[AsyncRunner] = []
 
-    def open_one(*, allow: tuple = LOOPBACK, max_concurrent: int = 100, **rules: object) -> AsyncRunner:
+    def open_one(*, allow: tuple = LOOPBACK, max_concurrent: int = 300, **rules: object) -> AsyncRunner:
         opened.append(
             AsyncRunner(rules=EgressRules(allow_networks=allow, **rules), max_concurrent=max_concurrent)
         )

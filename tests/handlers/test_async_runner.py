@@ -3,13 +3,16 @@
 import asyncio
 import concurrent.futures
 import os
+import signal
 import sys
 import threading
 from datetime import timedelta
 
 import pytest
+from aiohttp import web
 
 from jobs.handlers import Permanent, async_runner, job_type, registry
+from stage.waiting import wait_until
 
 SHORT = timedelta(seconds=0.15)
 
@@ -62,10 +65,27 @@ class TestRun:
 
         ended = []
         probe = kind(count)
-        open_runner(max_concurrent=4).run(
+        open_runner(max_concurrent=8).run(
             [(probe, make_context(), {})] * 20, lambda _, outcome: ended.append(outcome.kind)
         )
-        assert (most, ended) == (4, ["succeeded"] * 20)
+        assert (most, ended) == (3, ["succeeded"] * 20)
+
+    def test_starts_none_while_it_may_not(self, kind, open_runner, make_context):
+        async def quick(ctx, payload):
+            return 1
+
+        sure, started, ended = threading.Event(), [], []
+        threading.Timer(0.5, sure.set).start()
+        calls = [(kind(quick), make_context(fence=n), {}) for n in (1, 2)]
+
+        def on_start(ctx):
+            assert sure.is_set()
+            started.append(ctx.fence)
+
+        open_runner().run(
+            calls, lambda _, outcome: ended.append(outcome.kind), on_start=on_start, may_start=sure.is_set
+        )
+        assert (started, ended) == ([1, 2], ["succeeded"] * 2)
 
     def test_gives_each_call_its_time_from_its_own_start(self, kind, open_runner, make_context):
         async def sleep(ctx, payload):
@@ -198,6 +218,30 @@ class TestEnding:
         assert run_one(kind(never), make_context(cancel_event=cancelled), {}).kind == "cancelled"
 
 
+class TestALoopThatIsHeldUp:
+    def test_reads_answers_that_came_in_time_before_it_ends_calls_that_are_overdue(
+        self, kind, open_runner, make_context, receiver
+    ):
+        async def answer(request):
+            await asyncio.sleep(0.1)
+            return web.Response(text="ok")
+
+        async def hold_up(ctx, payload):
+            await asyncio.sleep(0.05)
+            threading.Event().wait(2)
+
+        receiver.answers["/hook"] = answer
+        runner, ended = open_runner(), []
+        limit = timedelta(seconds=1)
+        calls = [
+            (registry.get("webhook"), make_context(timeout=limit), {"url": receiver.url()}),
+            (kind(hold_up), make_context(timeout=timedelta(seconds=30)), {}),
+            (kind(hang), make_context(timeout=limit), {}),
+        ]
+        runner.run(calls, lambda _, outcome: ended.append(outcome.kind))
+        assert sorted(ended) == ["succeeded", "succeeded", "timed_out"]
+
+
 class TestClose:
     def test_is_repeatable_and_lets_run_start_afresh(self, kind, open_runner, make_context, run_one):
         async def quick(ctx, payload):
@@ -240,3 +284,54 @@ class TestFork:
             served = run_one(probe, make_context(), {}, runner=runner).result == os.getpid()
             os._exit(0 if served else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_leaves_a_child_no_copy_of_a_connection(self, open_runner, make_context, receiver):
+        """With one, a target would not notice that a call was cancelled."""
+        hung_up = threading.Event()
+
+        async def wait(request):
+            try:
+                await asyncio.sleep(30)
+            finally:
+                hung_up.set()
+
+        receiver.answers["/hook"] = wait
+        runner, cancel = open_runner(), threading.Event()
+        ctx, ended = make_context(cancel_event=cancel), []
+        call = (registry.get("webhook"), ctx, {"url": receiver.url()})
+        calling = threading.Thread(target=runner.run, args=([call], lambda _, outcome: ended.append(outcome)))
+        calling.start()
+        wait_until(lambda: receiver.requests, what="the request to arrive")
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        try:
+            cancel.set()
+            calling.join(10)
+            assert [outcome.kind for outcome in ended] == ["cancelled"]
+            assert hung_up.wait(10)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+class TestFailed:
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+    def test_says_that_no_call_will_end_once_the_loop_has_lost_its_descriptors(
+        self, kind, open_runner, make_context
+    ):
+        runner = open_runner()
+        assert not runner.failed()
+        started = threading.Event()
+
+        async def closes(ctx, payload):
+            started.set()
+            os.close(asyncio.get_running_loop()._selector.fileno())
+            await asyncio.sleep(30)
+
+        call = (kind(closes), make_context(), {})
+        threading.Thread(target=runner.run, args=([call], lambda *_: None), daemon=True).start()
+        assert started.wait(10)
+        wait_until(runner.failed, what="the loop to end")

@@ -1,8 +1,10 @@
 """``celery_task`` and ``message`` on a real Redis, in an app that refuses queues it does not know."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import kombu
 import pytest
@@ -15,6 +17,8 @@ from celery.signals import worker_init
 from jobs.core.errors import InvalidInput
 from jobs.handlers import registry, run_sync
 from jobs.handlers.builtin import broker
+from jobs.handlers.outcome import HandlerError
+from jobs.limits.exchange import PREFIX
 
 
 def an_app(broker_url: str, **settings: object) -> Celery:
@@ -48,7 +52,7 @@ def project(redis_socket) -> Iterator[Celery]:
 @pytest.fixture
 def run(make_context):
     def run(name, payload, **context):
-        return run_sync(registry.get(name), make_context(**context), payload)
+        return run_sync(registry.get(name), make_context(**({"queues": ["*"]} | context)), payload)
 
     return run
 
@@ -98,7 +102,12 @@ class TestCeleryTask:
             done.put((number, name, self.request.id))
 
         with start_worker(
-            team, perform_ping_check=False, pool="solo", queues=["team.live"], shutdown_timeout=10
+            team,
+            perform_ping_check=False,
+            pool="solo",
+            queues=["team.live"],
+            shutdown_timeout=10,
+            loglevel=logging.WARNING,  # another would stay this process's level, and hush the tests that follow
         ):
             project.set_current()
             ended = run(
@@ -151,6 +160,26 @@ class TestMessage:
             registry.validate_payload("message", payload)
 
 
+class TestQueuesOfCarillonItself:
+    """The broker's Redis is also where rates are counted: a list under such a name would switch a limit off."""
+
+    @pytest.mark.parametrize("queue", [PREFIX + "tenant:7", "carillon:wake:0:carillon"])
+    @pytest.mark.parametrize(("name", "payload"), [("celery_task", {"task": "t"}), ("message", {"body": 1})])
+    def test_are_refused_when_the_job_is_made_and_when_it_runs(
+        self, run, project, redis_socket, name, payload, queue
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            registry.validate_payload(name, {**payload, "queue": queue})
+        [message] = caught.value.errors["payload.queue"]
+        assert ("carillon:*" in message) is queue.startswith("carillon:")
+        # A job of before the rule.
+        ended = run(name, {**payload, "queue": queue})
+        assert (ended.kind, ended.error_code) == ("failed", "invalid_payload"), ended
+        assert "payload.queue" in ended.error_message
+        with redis.Redis(unix_socket_path=str(redis_socket)) as server:
+            assert not server.exists(queue)
+
+
 class TestBroker:
     @pytest.mark.parametrize(
         ("name", "payload"), [("celery_task", {"task": "t"}), ("message", {"queue": "q", "body": 1})]
@@ -173,20 +202,25 @@ class TestBroker:
         assert run("message", {"queue": "events", "body": 2}).kind == "succeeded"
         assert [take("events").payload, take("events").payload] == [1, 2]
 
-    def test_has_every_queue_when_it_makes_them_with_their_first_message(self, project):
+    def test_has_every_queue_when_it_makes_them_with_their_first_message(self, project, make_context):
         with project.producer_or_acquire() as producer:
-            assert broker.has_queue(producer, "never.seen")
+            assert broker.has_queue(producer, make_context(), "never.seen")
 
     @pytest.mark.parametrize("exists", [True, False])
-    def test_is_asked_for_the_queue_on_a_channel_of_its_own_when_it_would_drop(self, exists):
-        assert broker.has_queue(AmqpProducer(exists=exists), "q") is exists
+    def test_is_asked_for_the_queue_on_a_channel_of_its_own_when_it_would_drop(self, exists, make_context):
+        assert broker.has_queue(AmqpProducer(exists=exists), make_context(), "q") is exists
+
+    def test_that_counts_too_many_messages_in_a_queue_is_asked_again_later(self, make_context):
+        with pytest.raises(HandlerError, match="10,000 messages") as full:
+            broker.has_queue(AmqpProducer(exists=True, messages=10_000), make_context(), "q")
+        assert full.value.code == "queue_full"
 
 
 class AmqpProducer:
     """What ``has_queue`` touches of a producer on RabbitMQ, where a passive declaration asks for a queue."""
 
-    def __init__(self, *, exists: bool) -> None:
-        self.exists = exists
+    def __init__(self, *, exists: bool, messages: int = 9_999) -> None:
+        self.exists, self.messages = exists, messages
         self.connection = self.transport = self
         self.driver_type = "amqp"
 
@@ -204,3 +238,4 @@ class AmqpProducer:
         assert passive
         if not self.exists:
             raise NotFound(f"no queue {queue!r}")
+        return SimpleNamespace(message_count=self.messages)

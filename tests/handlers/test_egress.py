@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from jobs.conf import EngineSettings
 from jobs.handlers import egress, registry
 from jobs.handlers.egress import is_refused
+from jobs.handlers.shares import look_ups
 
 PRIVATE = [
     "127.0.0.1",
@@ -219,7 +220,7 @@ class TestConnecting:
     ):
         """The first answer may be called (nothing listens there); later ones are the listener's own."""
         asked = resolve_to(monkeypatch, [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
-        monkeypatch.setattr(egress, "DNS_CACHE_SECONDS", 0)
+        monkeypatch.setattr(look_ups, "KEEP_SECONDS", 0)
         runner = open_runner(allow=(ip_network("127.0.0.2/32"),))
         payload = {"url": f"http://{name}:{narrow_listener.port}/"}
         codes = [

@@ -52,11 +52,28 @@ class TestAPayload:
         }
 
 
+class TestALongName:
+    LONG = {"n" * 100: "12345678"}
+
+    def test_cuts_each_text_to_what_is_kept_of_it(self):
+        many = "12345678" * 256
+        hidden = hide(Outcome("failed", error_message=many, traceback=many, response_excerpt=many), self.LONG)
+        name = "{{secret:" + "n" * 100 + "}}"
+        assert hidden.error_message == (name * 256)[:2000]
+        assert hidden.response_excerpt == (name * 256)[:2048]
+        assert hidden.traceback == (name * 256)[-8192:]
+
+    def test_fails_a_result_that_it_made_too_large(self):
+        hidden = hide(Outcome("succeeded", result=["12345678"] * 2000), self.LONG)
+        assert (hidden.kind, hidden.error_code, hidden.result) == ("failed", "bad_result", None)
+        assert "secret" in hidden.error_message
+
+
 class TestSending:
     @pytest.fixture
     def send(self, run_one, make_context, receiver):
         def send(secrets, *, url="", **payload):
-            context = make_context(secrets=secrets)
+            context = make_context(secrets=secrets, secret_hosts={name: ["*"] for name in secrets})
             return run_one(registry.get("webhook"), context, {"url": url or receiver.url(), **payload})
 
         return send
@@ -105,7 +122,7 @@ class TestSending:
 
     def test_signs_what_it_sends(self, run_one, make_context, receiver):
         signing = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        context = make_context(secrets={"t": "token-1234"}, signing_secret=signing)
+        context = make_context(secrets={"t": "token-1234"}, secret_hosts={"t": ["*"]}, signing_secret=signing)
         payload = {"url": receiver.url(), "headers": {"a": "{{secret:t}}"}, "body": {"n": 1}}
         run_one(registry.get("webhook"), context, payload)
         request, body = receiver.requests[0]

@@ -42,6 +42,7 @@ class TestPayload:
         ["", "example.com", "/path", "ftp://example.com/", "file:///etc/passwd", "http://", "http:///x",
          "https://user:pw@example.com/", "https://user@example.com", "https://@example.com/", "http://h:0/",
          "http://h:65536/", "http://h:x/", "http://a b/", "http://h/\r\nX: y", "http://h\\@x/", "http://[::1",
+         "http://[v1.fe80::1]/", "http://[127.0.0.1]/", "http://h:+80/", "http://h:\uff18\uff10/", "http://h:8_0/", "http://h:80:80/",
          "http://h/" + "x" * 2048, "http://h/\x00", None, 5],
     )  # fmt: skip
     def test_refuses_urls_that_are_odd(self, url):
@@ -193,6 +194,21 @@ class TestRequest:
         call = (registry.get("webhook"), make_context(), {"url": receiver.url()})
         open_runner().run([call] * 10, lambda _, outcome: ended.append(outcome.kind))
         assert ended == ["succeeded"] * 10
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+    def test_are_sent_once_though_the_kept_connection_breaks_under_them(self, deliver, receiver, method):
+        """The target may have done its work before it dropped the connection: the policy says whether to repeat."""
+
+        async def work_and_drop(request):
+            request.transport.close()
+            return web.Response()
+
+        receiver.answers["/drops"] = work_and_drop
+        assert deliver(receiver.url("/keeps")).kind == "succeeded"
+        ended = deliver(receiver.url("/drops"), method=method)
+        assert len(receiver.connections) == 1
+        assert (ended.kind, ended.permanent) == ("failed", False)
+        assert [request.path for request, _ in receiver.requests] == ["/keeps", "/drops"]
 
     def test_keeps_no_cookies(self, deliver, receiver):
         deliver(receiver.responds("/hook", headers={"Set-Cookie": "a=b; Path=/"}))

@@ -91,7 +91,7 @@ DEFINITIONS: list[tuple[int, dict[str, Any], str, str]] = [
     (8, {"timeout_seconds": 1e15}, "timeout_seconds", "from 0.1 to 86,400"),
     (8, {"misfire_grace_seconds": 1e15}, "misfire_grace_seconds", "from 1 to 604,800"),
     (8, {"catchup_window_seconds": 1e15}, "catchup_window_seconds", "from 0 to 31,622,400"),
-    (8, {"retry_policy": {"delays_seconds": [1e15]}}, "retry_policy.delays_seconds[0]", "from 0.1 to 604800"),
+    (8, {"retry_policy": {"delays_seconds": [1e15]}}, "retry_policy.delays_seconds[0]", "from 0.1 to 604,800"),
     (9, {"name": "x" * 10_000}, "name", "at most 200"),
     (9, {"concurrency_key": "x" * 10_000}, "concurrency_key", "at most 200"),
     (9, {"labels": {"a": "x" * 10_000}}, "labels.a", "1 to 63"),

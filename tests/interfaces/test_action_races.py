@@ -14,6 +14,7 @@ from jobs.core.errors import CarillonError
 from jobs.engine.firing.materializer import materialize
 from jobs.models import Job, Trigger
 from jobs.store import db
+from stage.waiting import wait_until
 from tests import factories
 from tests.factories import MINUTE, make_job, make_tenant, make_trigger, make_triggers
 
@@ -116,7 +117,7 @@ class TestPause:
         beating = pool.submit(beat)
         assert inserted.wait(10)
         pausing = pool.submit(pause)
-        factories.wait_until(_somebody_waits_for_a_lock, what="the pause waits for the beat")
+        wait_until(_somebody_waits_for_a_lock, what="the pause waits for the beat")
         go_on.set()
         beating.result(10)
         pausing.result(10)

@@ -90,7 +90,7 @@ class TestTheTimeline:
     def test_has_one_for_what_the_engine_changes(self) -> None:
         gone, broken, over = create(name="a"), create(name="b"), create(name="c")
         store.advance({over.id: None})
-        execution.pause_gone([gone.id])
+        execution.pause_gone([make_trigger(gone, "dead").id])
         store.pause_broken(job_id=broken.id, reason="x")
         store.complete(after=factories.UUID(int=0), limit=10)
         found = {job: timeline(job)[1][1] for job in (gone, broken, over)}
@@ -153,7 +153,7 @@ class TestNoDifference:
         beat()
         clock(30 * MINUTE)
         assert kinds() == []
-        assert job.triggers.filter(reason="paused").count() == 20
+        assert job.triggers.filter(reason="paused").count() == 15
 
     def test_is_found_over_a_long_pause_which_is_one_range(self, clock: Any) -> None:
         job = create()

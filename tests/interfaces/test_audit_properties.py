@@ -15,6 +15,7 @@ from jobs.actions.audit.comparison import Comparison, Recorded
 from jobs.actions.audit.expected import expected
 from jobs.actions.audit.findings import JobAudit
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange
+from tenants.models import Tenant
 from tests.interfaces import instant_by_instant
 
 #: Clocks change in Berlin a day later.
@@ -87,7 +88,10 @@ def timelines(draw: st.DrawFn) -> tuple[Job, list[JobVersion]]:
     paused = draw(st.booleans())
     return (
         Job(
-            status="paused" if paused else "active", next_fire_at=draw(st.none() | moments), created_at=START
+            tenant=Tenant(),
+            status="paused" if paused else "active",
+            next_fire_at=draw(st.none() | moments),
+            created_at=START,
         ),
         timeline,
     )

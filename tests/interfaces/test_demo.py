@@ -14,6 +14,7 @@ from standardwebhooks import Webhook
 from jobs.core.backoff import RetryPolicy
 from jobs.core.json_rules import check_json
 from jobs.handlers import registry
+from jobs.shapes.retry import Retry
 from scheduler_project.demo.receiver import Delivery, Receiver
 from scheduler_project.demo.scenario import (
     TENANTS,
@@ -83,7 +84,7 @@ class TestScenario:
             document = sample.document(receiver_url="http://127.0.0.1:1")
             check_json(document, field="", max_bytes=65_536)
             registry.validate_payload("webhook", document["payload"])
-            RetryPolicy.from_json(document["retry_policy"])
+            Retry.read(document["retry_policy"])
 
     def test_covers_every_tenant_schedule_priority_and_reception(self):
         samples = sample_jobs(now=START)
@@ -94,7 +95,9 @@ class TestScenario:
         assert len({sample.path for sample in samples}) == len(samples)
 
     def test_retries_end_within_the_patience_of_the_verdict(self):
-        policy = RetryPolicy.from_json(sample_jobs(now=START)[0].document(receiver_url="")["retry_policy"])
+        policy = RetryPolicy.from_json(
+            Retry.read(sample_jobs(now=START)[0].document(receiver_url="")["retry_policy"]).stored()
+        )
         retries = Reception.RETRIED.requests - 1
         assert policy.max_attempts > retries
         assert policy.initial_delay * retries <= timedelta(seconds=1)

@@ -12,6 +12,7 @@ from jobs.actions.definition import representation
 from jobs.actions.jobs import EditedMeanwhile
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.policies import Delivery
+from jobs.core.schedule import jitter_offset
 from jobs.core.states import TriggerState
 from jobs.engine.firing.materializer import materialize
 from jobs.models import CatchUp, Job, Trigger
@@ -19,6 +20,7 @@ from tenants.models import Tenant
 from tests import factories
 from tests.factories import HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, now, row, state_of
 
+DAY = 24 * HOUR
 EVERY_MINUTE = {"type": "interval", "every_seconds": 60}
 
 
@@ -319,6 +321,44 @@ class TestResume:
         recorded = [(t.scheduled_for, t.state, t.reason) for t in job.triggers.order_by("scheduled_for")]
         assert recorded == [(job.created_at + n * MINUTE, "skipped", "paused") for n in (1, 2, 3)]
 
+    def test_of_a_short_pause_loses_nothing_that_jitter_puts_off(self, clock: Any) -> None:
+        jittered = {"type": "interval", "every_seconds": 86_400, "jitter_seconds": 86_000}
+        tenant, offset = make_tenant(), timedelta()
+        while offset < HOUR:
+            job = create(tenant, name=f"job {now()}", schedule=jittered)
+            offset = jitter_offset(job.id.int, job.jitter)
+        clock(DAY + SECOND)
+        actions.pause_job(tenant=job.tenant, job_id=job.id)
+        clock(DAY + 2 * SECOND)
+        resumed = actions.resume_job(tenant=job.tenant, job_id=job.id)
+        step_beat()
+        [waiting] = job.triggers.all()
+        first = job.created_at + DAY
+        assert (waiting.scheduled_for, waiting.due_at) == (first, first + offset)
+        assert (waiting.state, waiting.held) == ("pending", False)
+        assert resumed.next_fire_at == first + DAY
+
+    def test_lets_run_what_was_queued_before_the_pause(self) -> None:
+        job = create()
+        queued = make_trigger(job, "queued")
+        actions.pause_job(tenant=job.tenant, job_id=job.id)
+        actions.resume_job(tenant=job.tenant, job_id=job.id)
+        assert (row(queued)["state"], row(queued)["held"]) == ("pending", False)
+        assert [item.id for item in factories.dispatch().queued] == [queued.id]
+
+    def test_leaves_what_was_missed_before_the_pause_to_the_misfire_policy(self, clock: Any) -> None:
+        job = create()
+        clock(2 * HOUR + 30 * SECOND)
+        actions.pause_job(tenant=job.tenant, job_id=job.id)
+        clock(26 * HOUR + 30 * SECOND)
+        actions.resume_job(tenant=job.tenant, job_id=job.id)
+        missed, paused = CatchUp.objects.order_by("from_at")
+        assert (missed.policy, missed.reason, missed.from_at) == ("fire_once", "", job.created_at + MINUTE)
+        assert missed.until_at < job.created_at + 2 * HOUR
+        assert (paused.reason, paused.from_at) == ("paused", job.created_at + 2 * HOUR + MINUTE)
+        [on_time] = job.triggers.all()
+        assert (on_time.scheduled_for, on_time.state) == (job.created_at + 2 * HOUR, "pending")
+
     def test_puts_back_what_was_tried_or_asked_for(self) -> None:
         job = make_job()
         retrying, asked = make_trigger(job, "retrying"), make_trigger(job, origin="run_now")
@@ -402,7 +442,7 @@ class TestRunNow:
         job = make_job()
         taken = make_trigger(job).scheduled_for
         instants = iter([taken, taken, taken + SECOND])
-        monkeypatch.setattr("jobs.store.history.database_now", lambda: next(instants))
+        monkeypatch.setattr("jobs.actions.jobs.database_now", lambda: next(instants))
         trigger = actions.run_job_now(tenant=job.tenant, job_id=job.id)
         assert trigger.scheduled_for == taken + SECOND
 
@@ -446,7 +486,7 @@ class TestEveryAction:
                 ACTIONS[name](tenant=tenant, job_id=job_id)
         assert Job.objects.get(id=job.id).status == "active"
 
-    @pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("find", "resume")])
+    @pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("find", "resume", "run")])
     def test_locks_the_tenant_before_anything_else(self, name: str) -> None:
         job = make_job()
         with CaptureQueriesContext(connection) as queries:

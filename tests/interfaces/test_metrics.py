@@ -51,6 +51,8 @@ class TestWhatItTells:
         make_trigger(make_job(make_tenant(status="suspended"), job_type="message"))
         take_lease(holder="beat-1", duration=10 * MINUTE)
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        twin = workers.own_name("w2", "8-b")
+        workers.announce(name=twin, queues=[], concurrency=4, process="8-b")
         drift = clocks.Drift(
             name="beat@a:1", clock=lambda: factories.now().timestamp() - 300, let_through=lambda: 7
         )
@@ -71,6 +73,7 @@ class TestWhatItTells:
         assert found["lease_term", "beat-1", "leader"] == 1
         assert 0 < found["lease_seconds_left", "beat-1", "leader"] <= 600
         assert found["workers", "jobs.noop"] == 1
+        assert found["worker_names_shared",] == 1
         assert -330 < found["clock_offset_seconds", "beat@a:1"] < -270
         assert found["rates_let_through_total", "beat@a:1"] == 7
         assert found["attempts_last_minute", "started"] == found["attempts_last_minute", "failed"] == 1
@@ -107,6 +110,11 @@ class TestWhoMayReadIt:
             ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}),
             ("127.0.0.1", {"Forwarded": "for=127.0.0.1"}),
             ("127.0.0.1", {"X-Real-IP": "192.0.2.1"}),
+            ("127.0.0.1", {"X-Forwarded-For": ""}),
+            ("127.0.0.1", {"CF-Connecting-IP": "127.0.0.1"}),
+            ("127.0.0.1", {"True-Client-IP": "127.0.0.1"}),
+            ("127.0.0.1", {"X-Client-IP": "127.0.0.1"}),
+            ("127.0.0.1", {"X-Request-ID": "of whatever stands before it"}),
         ],
     )
     def test_is_nobody_from_elsewhere_nor_behind_a_proxy(

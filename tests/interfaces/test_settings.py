@@ -32,6 +32,32 @@ def environ(monkeypatch, tmp_path):
     return set_all
 
 
+class TestWhatIsLeftEmpty:
+    """As a line of ``.env`` whose value nobody filled in."""
+
+    def test_is_as_if_it_were_not_there(self, environ):
+        optional = (
+            "BROKER_URL",
+            "DEBUG",
+            "CARILLON_FLOWER_URL",
+            "CARILLON_HISTORY_DAYS",
+            "CARILLON_HTTPS",
+            "CARILLON_LOG_FORMAT",
+            "CARILLON_METRICS_TOKEN",
+            "CARILLON_WEBHOOK_ALLOW_NETWORKS",
+        )
+        environ(**GOOD)
+        expected = environment.load()
+        environ(**dict.fromkeys(optional, ""))
+        assert environment.load() == expected
+
+    @pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "SECRET_KEY"])
+    def test_is_refused_where_something_else_would_be_used_in_its_place(self, environ, name):
+        environ(**GOOD | {name: ""})
+        with pytest.raises(ImproperlyConfigured, match=name):
+            environment.load()
+
+
 class TestEnvironment:
     def test_lists_every_bad_setting_at_once_and_what_would_be_right(self, environ):
         environ(

@@ -65,8 +65,8 @@ class TestAJob:
             (URL, "notify"),
             ({"url": URL}, "notify.on"),
             ({"on": [], "url": URL}, "notify.on"),
-            ({"on": ["death"], "url": URL}, "notify.on"),
-            ({"on": [{}], "url": URL}, "notify.on"),
+            ({"on": ["death"], "url": URL}, "notify.on[0]"),
+            ({"on": [{}], "url": URL}, "notify.on[0]"),
             ({"on": ["dead"]}, "notify.url"),
             ({"on": ["dead"], "url": "ftp://x"}, "notify.url"),
             ({"on": ["dead"], "url": 5}, "notify.url"),
@@ -139,12 +139,12 @@ class TestSecretsInTheUrl:
         assert faulty_fields(refused) == {"notify.url"}
         assert "There is no secret hook" in refused.content.decode()
         assert faulty_fields(owner.put("/tenant/notify", self.ASKED)) == {"url"}
-        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456")
+        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456", hosts=["*"])
         assert owner.post("/jobs", noop_job(notify=self.ASKED)).status_code == 201
         assert owner.put("/tenant/notify", self.ASKED).status_code == 200
 
     def test_that_were_deleted_since_leave_alone_what_refers_to_them(self, owner: Caller) -> None:
-        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456")
+        put_secret(tenant=owner.tenant, name="hook", value="T0123456/B0123456", hosts=["*"])
         job_id = owner.post("/jobs", noop_job(notify=self.ASKED)).json()["id"]
         owner.put("/tenant/notify", self.ASKED)
         delete_secret(tenant=owner.tenant, name="hook")

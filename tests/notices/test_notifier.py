@@ -98,7 +98,7 @@ class TestANotice:
             end(job, state, watched=True)
         make_trigger(job, scheduled_for=now() - timedelta(hours=1))
         dispatch()
-        execution.pause_gone([job.id])
+        execution.pause_gone([make_trigger(job, "dead").id])
         notify()
         wanted = ["trigger.succeeded", "trigger.retrying", "trigger.dead", "trigger.skipped", "job.paused"]
         assert kinds(job.tenant) == wanted
@@ -259,7 +259,7 @@ class TestABeat:
         end(job)
         beat = make_beat(leader_election=False)
         for _ in range(3):
-            beat.cycle._housekeeper._complete_at = 0.0
+            beat.cycle.steps["complete"].hurry()
             beat.turn()
         assert [message.job_type for message in broker.messages] == ["carillon.notice"]
 

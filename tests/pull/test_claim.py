@@ -93,7 +93,7 @@ class TestClaim:
             ({"job_types": []}, "job_types"),
             ({"job_types": ["unknown"]}, "job_types"),
             ({"job_types": ["noop"]}, "job_types"),
-            ({"job_types": [7]}, "job_types"),
+            ({"job_types": [7]}, "job_types[0]"),
             ({"capacity": 0}, "capacity"),
             ({"capacity": 101}, "capacity"),
             ({"wait_seconds": 31}, "wait_seconds"),

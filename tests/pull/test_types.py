@@ -70,7 +70,8 @@ class TestDeclaring:
             ({"payload_schema": {"pattern": "x" * 201}}, "payload_schema.pattern"),
             ({"payload_schema": {"items": {"pattern": "["}}}, "payload_schema.items.pattern"),
             ({"payload_schema": {"allOf": [{"pattern": "a"}] * 51}}, "payload_schema"),
-            ({"payload_schema": {"patternProperties": {"a": {}}}}, "payload_schema.patternProperties"),
+            ({"payload_schema": {"patternProperties": {"(?=a)": {}}}}, "payload_schema.patternProperties"),
+            ({"payload_schema": {"patternProperties": {"a": []}}}, "payload_schema.patternProperties.a"),
             ({"payload_schema": {"$ref": "http://169.254.169.254/"}}, "payload_schema.$ref"),
             ({"payload_schema": {"$ref": "#/$defs/none"}}, "payload_schema.$ref"),
             ({"payload_schema": {"$id": "file:///etc/passwd"}}, "payload_schema.$id"),
@@ -201,7 +202,7 @@ class TestAJob:
         self, service: Caller, tenant: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         declare(tenant, payload_schema=SCHEMA)
-        monkeypatch.setattr(types, "Allowance", lambda: json_schema.Allowance(0.0))
+        monkeypatch.setattr(types, "Allowance", lambda: json_schema.Allowance(0))
         jobs = [job(name=name, payload={"invoice": 7}) for name in "ab"]
         answer = service.post("/jobs/bulk", {"jobs": jobs}).json()
         told = [result["problem"]["errors"][0] for result in answer["results"]]

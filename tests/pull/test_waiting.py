@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from jobs.core.errors import Crowded
 from jobs.engine.pull import offers
+from jobs.engine.pull.waiting import Waiting
 from jobs.models import Trigger
 from jobs.wakeups import wake_pull_workers
-from tests.factories import LEASE, MINUTE, SECOND, attempts, make_trigger, state_of, wait_until
+from stage.waiting import wait_until
+from tests.factories import LEASE, MINUTE, SECOND, attempts, make_trigger, state_of
 from tests.interfaces.api.caller import Caller
 from tests.pull.conftest import TYPE, declare, pull_job, queued
 
@@ -92,17 +95,15 @@ class TestALongPoll:
         assert answer.result(20) == []
         assert {trigger.state for trigger in Trigger.objects.all()} == {"queued"}
 
-    def test_does_not_wait_where_all_places_are_taken(self, asker: Asker) -> None:
-        places = offers.places()
-        taken = 0
-        while places.acquire(blocking=False):
-            taken += 1
-        try:
-            assert asker.ask(wait_seconds=30.0).result(20) == []
-            assert asker.waited == []
-        finally:
-            for _ in range(taken):
-                places.release()
+    def test_is_refused_where_all_places_are_taken(
+        self, asker: Asker, tenant: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offers, "places", lambda: Waiting(0))
+        with pytest.raises(Crowded):
+            asker.ask(wait_seconds=30.0).result(20)
+        assert asker.waited == []
+        trigger = queued(pull_job(tenant))
+        assert asker.ask(wait_seconds=30.0).result(20) == [trigger.id]
 
 
 @pytest.fixture
@@ -120,11 +121,11 @@ def start(worker: Caller, live_server: Any) -> Iterator[Callable[..., Any]]:
         return process
 
     yield one
-    free = offers.places()._value  # type: ignore[attr-defined]
+    free = offers.places().taken
     for process in started:
         process.kill()
         process.wait()
-    wait_until(lambda: offers.places()._value >= free)  # type: ignore[attr-defined]
+    wait_until(lambda: offers.places().taken <= free)
 
 
 class TestTheReferenceWorker:

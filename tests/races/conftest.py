@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.factories import wait_until
+from stage.waiting import wait_until
 
 Action = Callable[[], Any]
 
@@ -47,18 +47,21 @@ class Rival:
 
     def start(self, action: Action) -> Callable[[], Any]:
         """Begin a step; the returned call waits for its result."""
-        future = self._pool.submit(action)
+        self._started = future = self._pool.submit(action)
         return lambda: future.result(timeout=10)
 
     def wait_until_blocked(self) -> None:
         """Return once the rival's statement waits for a lock."""
+        wait_until(self._is_blocked, what="the rival waits for a lock")
+
+    def wait_until_blocked_or_done(self) -> None:
+        """Return once the step that was started last waits for a lock, or has ended."""
+        wait_until(lambda: self._started.done() or self._is_blocked(), what="the rival waits or is done")
+
+    def _is_blocked(self) -> bool:
         with connection.cursor() as cursor:
-
-            def blocked() -> bool:
-                cursor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [self.pid])
-                return bool(cursor.fetchone()[0])
-
-            wait_until(blocked, what="the rival waits for a lock")
+            cursor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [self.pid])
+            return bool(cursor.fetchone()[0])
 
     def close(self) -> None:
         self.do(lambda: connection.close())

@@ -4,13 +4,13 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
+from jobs.actions import jobs as jobs_actions
 from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
 from jobs.store import history, jobs, lifecycle
-from jobs.store.dispatch import queues
-from jobs.store.dispatch.queues import Window
+from jobs.store.dispatch import Memory, queues
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
 from tests.races.conftest import Rival, at_once
@@ -90,7 +90,7 @@ class TestTwoDispatchers:
         make_triggers(make_job(make_tenant()), 1)
         with transaction.atomic():
             # It has the queue, and no tenant yet: where a dispatch is between its two locks.
-            assert queues.lock(["noop"], Window(first=9, lowest=9, highest=9, wait=SECOND))
+            assert queues.lock(["noop"])
             rival.do(lambda: transaction.set_autocommit(False))
             assert rival.do(dispatch).blocked
             # The other is not through, and yet not in the way.
@@ -105,6 +105,50 @@ class TestTwoDispatchers:
         assert in_flight(job.tenant_id) <= 1
         at_once(*[dispatch] * 3)
         assert in_flight(job.tenant_id) == 1
+
+
+class TestLockedRows:
+    """One dispatcher, with its memory, beside somebody who holds a row."""
+
+    def test_of_triggers_are_passed_over_and_looked_at_again(self, rival: Rival) -> None:
+        memory = Memory()
+        locked, free = make_triggers(make_job(), 2)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM jobs_trigger WHERE id = %s FOR UPDATE", [locked.id])
+            assert [item.id for item in rival.do(lambda: dispatch(memory=memory)).queued] == [free.id]
+            result = rival.do(lambda: dispatch(memory=memory))
+            assert (result.queued, result.blocked) == ([], True)
+        assert [item.id for item in rival.do(lambda: dispatch(memory=memory)).queued] == [locked.id]
+
+    def test_of_tenants_are_passed_over_and_looked_at_again(self, rival: Rival) -> None:
+        memory = Memory()
+        [held], [free] = (make_triggers(make_job(make_tenant()), 1) for _ in range(2))
+        with transaction.atomic():
+            lifecycle.lock_tenant(held.tenant_id)
+            assert [item.id for item in rival.do(lambda: dispatch(memory=memory)).queued] == [free.id]
+        assert [item.id for item in rival.do(lambda: dispatch(memory=memory)).queued] == [held.id]
+
+
+class TestRunNow:
+    def test_neither_waits_for_dispatch_nor_keeps_it_from_the_tenant(self, rival: Rival) -> None:
+        job = make_job()
+        other = make_job(job.tenant)
+        make_triggers(other, 1)
+        with transaction.atomic():
+            first = jobs_actions.run_job_now(tenant=job.tenant, job_id=job.id)
+            assert len(rival.do(dispatch).queued) == 1
+        with transaction.atomic():
+            lifecycle.lock_tenant(job.tenant_id)
+            rival.do(lambda: jobs_actions.run_job_now(tenant=job.tenant, job_id=job.id))
+        assert {item.id for item in dispatch().queued} >= {first.id}
+
+    def test_that_a_cancel_overtakes_ends_with_the_job(self, rival: Rival) -> None:
+        job = make_job()
+        with transaction.atomic():
+            trigger = jobs_actions.run_job_now(tenant=job.tenant, job_id=job.id)
+            rival.do(lambda: jobs_actions.cancel_job(tenant=job.tenant, job_id=job.id))
+        assert dispatch().ended == {trigger.id: "job_cancelled"}
+        assert factories.state_of(trigger) == ("cancelled", "job_cancelled")
 
 
 class TestTwoMaterializers:

@@ -1,21 +1,23 @@
 """Beats that take, renew, share and lose shards at the same moment: none is held twice, none is left to nobody."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from itertools import count
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 
 from jobs.engine.firing import materializer
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
-from jobs.engine.leader import Leader
+from jobs.engine.leader import SHORT_SECONDS, Leader
 from jobs.models import CatchUp, Job, Lease, SkippedRange, Trigger
 from jobs.store import leases
+from jobs.store.db import Query
+from jobs.store.leases import Shard
 from tests import factories
 from tests.factories import HOUR, MINUTE, SECOND, make_job, make_tenant
 from tests.races.conftest import Rival, at_once
@@ -62,16 +64,66 @@ class TestTwoOnOneShard:
             assert sum(at_once(take("one"), take("two"), take("three"))) == 1
             Lease.objects.update(expires_at=factories.now() - SECOND)
 
-    def test_a_renewal_that_waited_for_the_successor_is_refused(self, rival: Rival) -> None:
+    def test_a_renewal_that_meets_the_successor_does_not_wait_and_is_refused_later(
+        self, rival: Rival
+    ) -> None:
         mine = leases.take(leases.divide(3), holder="one", most=3, duration=timedelta()).shards
+        rival.do(partial(factories.set_clock, -MINUTE))  # to the rival nothing has expired yet
+
+        def renew() -> list[Shard]:
+            return leases.renew(mine, holder="one", duration=TEN)
+
         with transaction.atomic():
-            taken = leases.take(leases.divide(3), holder="two", most=1, duration=TEN).shards
-            rival.do(partial(factories.set_clock, -MINUTE))  # to the rival nothing has expired yet
-            wait = rival.start(lambda: leases.renew(mine, holder="one", duration=TEN))
-            rival.wait_until_blocked()
-        kept = wait()
+            [taken] = leases.take(leases.divide(3), holder="two", most=1, duration=TEN).shards
+            meanwhile = rival.do(renew)
+        later = rival.do(renew)
         rival.do(partial(factories.set_clock, timedelta()))
-        assert {shard.lease for shard in kept} == {s.lease for s in mine} - {taken[0].lease}
+        assert [shard.locked for shard in meanwhile] == [shard.lease == taken.lease for shard in mine]
+        assert {shard.lease for shard in later} == {s.lease for s in mine} - {taken.lease}
+
+
+class TestLockedLease:
+    """Somebody holds a lock on a lease's row, and does not let go."""
+
+    @pytest.fixture
+    def locked(self, rival: Rival) -> Iterator[None]:
+        leases.take(leases.divide(1), holder="nobody", most=1, duration=timedelta())
+        lock = Query("lock", "SELECT FROM jobs_lease FOR UPDATE")
+        rival.do(lambda: connection.set_autocommit(False))
+        rival.do(lock)
+        yield
+        rival.do(lambda: connection.close())
+
+    def test_is_neither_waited_for_nor_taken_and_beats_lead_without_a_term(
+        self, locked: None, rival: Rival
+    ) -> None:
+        leader = Leader(lease=TEN)
+        assert look(leader) == 0, "another beat may be taking it just now"
+        assert look(leader) == 0
+        leader._locked["leader"] -= SHORT_SECONDS
+        leader._renew_after = 0.0
+        reign = leader.lead()
+        assert (reign and reign.term, leader._wait) == (None, SHORT_SECONDS)
+        rival.do(lambda: connection.rollback())
+        leader._renew_after = 0.0
+        reign = leader.lead()
+        assert reign is not None
+        assert reign.term == 2
+
+    def test_is_led_on_under_its_term_until_it_runs_out(self, rival: Rival) -> None:
+        leader = Leader(lease=TEN)
+        first = leader.lead()
+        rival.do(lambda: connection.set_autocommit(False))
+        rival.do(Query("lock", "SELECT FROM jobs_lease FOR UPDATE"))
+        leader._renew_after = 0.0
+        assert leader.lead() is first
+        leader._locked["leader"] -= SHORT_SECONDS
+        factories.set_clock(TEN)
+        leader._renew_after = 0.0
+        last = leader.lead()
+        factories.set_clock(timedelta())
+        rival.do(lambda: connection.close())
+        assert (first and first.term, last and last.term) == (1, None)
 
 
 class TestLeasesThatExpireAllTheTime:

@@ -2,10 +2,14 @@
 
 from django.db import connection
 
-#: Planners take rows for what ``ANALYZE`` found last, be it in another test: autovacuum may have come by.
+#: Planners take rows for what ``ANALYZE`` found last, be it in another test: autovacuum may have
+#: come by. So of partitions, where their rows are.
 FORGET = """
     SELECT pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)
-    FROM pg_stats WHERE tablename = ANY(%s)
+    FROM pg_stats
+    WHERE tablename = ANY(%(tables)s)
+       OR (schemaname || '.' || tablename)::regclass IN (
+          SELECT inhrelid FROM pg_inherits WHERE inhparent = ANY(%(tables)s::regclass[]))
 """
 
 
@@ -17,4 +21,4 @@ def make_new(*tables: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(tables)} CASCADE")
         if connection.pg_version >= 180000:
-            cursor.execute(FORGET, [list(tables)])
+            cursor.execute(FORGET, {"tables": list(tables)})

@@ -7,7 +7,9 @@ import pytest
 from django.db import DataError, InternalError, connection, transaction
 
 from jobs.store import db
-from tests.cluster.stage import wait_until
+from stage.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 ONE = db.Query("one", "SELECT 1 AS one")
 

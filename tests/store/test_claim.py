@@ -4,8 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from jobs.models import Job
+from jobs.models.fields import new_ids
 from jobs.store import execution
 from jobs.store.execution import Grip
 from tenants.models import Tenant
@@ -47,6 +49,50 @@ class TestClaim:
         assert (attempt.worker, attempt.celery_task_id) == ("w9", "celery-1")
         assert attempt.started_at == claimed.attempt_started_at
 
+    def test_takes_again_what_it_took_when_its_answer_was_lost(self) -> None:
+        triggers = [make_trigger(state="queued") for _ in range(3)]
+        stale, late = make_trigger(state="queued", fence=2), make_trigger(state="queued")
+        grips = [*map(factories.grip, triggers), Grip(stale.id, 1), factories.grip(late)]
+        ids = new_ids(len(grips))
+
+        def repeatable() -> execution.Claimed:
+            return execution.claim(
+                grips=grips,
+                job_types=["noop"],
+                worker="w1",
+                celery_task_id="",
+                lease=factories.HOUR,
+                attempt_ids=ids,
+            )
+
+        first = {claimed.id: claimed for claimed in repeatable()}
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE jobs_trigger SET lease_expires_at = carillon_clock()")
+            # Reaped and dispatched again meanwhile.
+            cursor.execute("UPDATE jobs_trigger SET state = 'queued', fence = 3 WHERE id = %s", [late.id])
+        again = repeatable()
+        assert {claimed.id for claimed in again} == {trigger.id for trigger in triggers}
+        for claimed in again:
+            known = first[claimed.id]._asdict()
+            assert claimed._asdict() == known | {"elapsed": claimed.elapsed}
+        assert again.dropped == 2
+        assert all(len(attempts(trigger)) == 1 for trigger in triggers)
+        assert all(row(trigger)["lease_expires_at"] > factories.now() for trigger in triggers)
+        assert state_of(late) == ("queued", "")
+
+    def test_takes_nothing_that_another_runs_under_the_same_fence(self) -> None:
+        trigger = make_trigger(state="queued")
+        claim(trigger)
+        rival = execution.claim(
+            grips=[factories.grip(trigger)],
+            job_types=["noop"],
+            worker="w2",
+            celery_task_id="",
+            lease=factories.HOUR,
+            attempt_ids=new_ids(1),
+        )
+        assert (list(rival), rival.dropped) == ([], 1)
+
     def test_numbers_attempts_over_retries_and_keeps_the_first_start(self) -> None:
         trigger = make_trigger(
             state="queued", fence=4, attempt_count=3, started_at=factories.now() - factories.HOUR
@@ -62,7 +108,11 @@ class TestClaim:
         for fence in (4, 6):
             assert (
                 execution.claim(
-                    grips=[Grip(trigger.id, fence)], worker="w", celery_task_id="", lease=factories.LEASE
+                    grips=[Grip(trigger.id, fence)],
+                    job_types=["noop"],
+                    worker="w",
+                    celery_task_id="",
+                    lease=factories.LEASE,
                 )
                 == []
             )

@@ -1,6 +1,6 @@
 """What may not start costs dispatch nothing, however much of it is due (DESIGN §8): counted in pages, not in time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -25,8 +25,8 @@ PAGES = """
 class NoTokens(type(UNLIMITED)):
     """Of tenants that have a rate none may start anything now."""
 
-    def room(self, tenant: Any) -> int:
-        return 0
+    def rooms(self, tenants: Iterable[Any]) -> dict[int, int]:
+        return {tenant.id: 0 for tenant in tenants if tenant.rate_per_second}
 
 
 @pytest.fixture(autouse=True)

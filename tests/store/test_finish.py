@@ -26,6 +26,7 @@ OWN = {
     "scheduled_for",
     "due_at",
     "created_at",
+    "announced_at",
     "queued_at",
     "started_at",
 }
@@ -111,6 +112,15 @@ class TestFinish:
         stored = row(trigger)
         assert stored["due_at"] - before >= timedelta(seconds=90)
         assert (stored["finished_at"], stored["reason"]) == (None, "")
+
+    def test_sends_a_retry_on_as_the_job_is_now(self) -> None:
+        trigger, attempt = make_running()
+        ended, end = make_running()
+        for job_id in (trigger.job_id, ended.job_id):
+            Job.objects.filter(id=job_id).update(job_type="webhook", priority=0, version=2)
+        execution.finish([finish_of(trigger, attempt, "retrying"), finish_of(ended, end)])
+        assert (row(trigger)["job_type"], row(trigger)["priority"]) == ("webhook", 0)
+        assert (row(ended)["job_type"], row(ended)["priority"]) == ("noop", ended.priority)
 
     @pytest.mark.parametrize("result", [None, False, 0, "", [], {"a": None}, [1.5, "ü"]])
     def test_stores_any_json_result(self, result: object) -> None:
@@ -206,7 +216,15 @@ class TestNoteProgress:
 class TestPauseGone:
     def test_pauses_active_jobs_with_the_reason(self) -> None:
         active, cancelled = make_job(), make_job(status="cancelled")
-        execution.pause_gone([active.id, cancelled.id])
+        execution.pause_gone([make_trigger(job, "dead").id for job in (active, cancelled)])
         active.refresh_from_db()
         assert (active.status, "410" in active.status_reason) == ("paused", True)
         assert Job.objects.get(id=cancelled.id).status == "cancelled"
+
+    @pytest.mark.parametrize(
+        "columns", [{"job_version": 1}, {"payload": {}}], ids=["edited since", "run now"]
+    )
+    def test_leaves_a_job_whose_own_target_was_not_asked(self, columns: dict[str, Any]) -> None:
+        job = make_job(version=2)
+        execution.pause_gone([make_trigger(job, "dead", **columns).id])
+        assert Job.objects.get(id=job.id).status == "active"

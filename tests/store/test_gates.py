@@ -1,10 +1,15 @@
-"""The gates of dispatch besides a tenant's and a type's cap: keys, rates, targets, frozen tenants, windows (§8)."""
+"""The gates of dispatch besides a tenant's and a type's cap: keys, rates, targets, frozen tenants, windows.
 
+The rules: DESIGN §8.
+"""
+
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from jobs.limits import Admission
 from jobs.models import Queue, Trigger
 from jobs.store import dispatch as store
 from tenants.models import Tenant
@@ -99,17 +104,22 @@ class Rates:
     """Rates as scripted: ``rooms`` of tenants by id, ``admitted`` at once by target, the others one second apart."""
 
     def __init__(self, rooms: dict[int, int] | None = None, admitted: dict[str, int] | None = None) -> None:
-        self.rooms, self.admitted = rooms or {}, admitted or {}
-        self.spent: list[tuple[int, int]] = []
+        self._rooms, self._admitted = rooms or {}, admitted or {}
+        self.spent: dict[int, int] = {}
 
-    def room(self, tenant: Any) -> int | None:
-        return self.rooms.get(tenant.id)
+    def rooms(self, tenants: Iterable[Any]) -> dict[int, int]:
+        rated = {tenant.id for tenant in tenants if tenant.rate_per_second}
+        return {tenant_id: room for tenant_id, room in self._rooms.items() if tenant_id in rated}
 
-    def spend(self, tenant: Any, count: int) -> None:
-        self.spent.append((tenant.id, count))
+    def spend(self, counts: Mapping[int, int]) -> None:
+        self.spent |= counts
 
-    def admit(self, target: str, wanted: int) -> list[timedelta]:
-        return [SECOND * (n + 1) for n in range(wanted - self.admitted.get(target, wanted))]
+    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
+        granted = {target: min(count, self._admitted.get(target, count)) for target, count in wanted.items()}
+        return {
+            target: Admission(some, [SECOND * (n + 1) for n in range(wanted[target] - some)])
+            for target, some in granted.items()
+        }
 
 
 class TestTenantRates:
@@ -120,7 +130,7 @@ class TestTenantRates:
         rates = Rates({slow.id: 3})
         result = dispatch(rates=rates)
         assert len(result.queued) == 7
-        assert rates.spent == [(slow.id, 3)]
+        assert rates.spent == {slow.id: 3, fast.id: 4}
         assert result.blocked
 
     def test_let_nothing_go_without_tokens(self) -> None:
@@ -128,7 +138,7 @@ class TestTenantRates:
         [trigger] = make_triggers(make_job(tenant), 1)
         rates = Rates({tenant.id: 0})
         assert dispatch(rates=rates) == store.Dispatched(blocked=True)
-        assert (rates.spent, state_of(trigger)) == ([], ("pending", ""))
+        assert (rates.spent, state_of(trigger)) == ({}, ("pending", ""))
 
     def test_let_all_go_while_nobody_knows(self) -> None:
         tenant = make_tenant(rate_per_second=1)
@@ -140,7 +150,7 @@ class TestTenantRates:
         make_triggers(make_job(tenant, max_concurrent=1), 4)
         rates = Rates({tenant.id: 3})
         assert len(queued_ids(rates=rates)) == 1
-        assert rates.spent == [(tenant.id, 1)]
+        assert rates.spent == {tenant.id: 1}
 
 
 class TestTargets:
@@ -214,7 +224,12 @@ class TestWindows:
         window = store.Window(first=10, lowest=2, highest=100, wait=SECOND)
         store.open_queues(["noop"], window)
         store.dispatch(
-            reign=factories.ANYONE, caps={"noop": None}, window=window, limit=500, rates=factories.UNLIMITED
+            memory=store.Memory(),
+            reign=factories.ANYONE,
+            caps={"noop": None},
+            window=window,
+            limit=500,
+            rates=factories.UNLIMITED,
         )
         return Queue.objects.get(job_type="noop").window
 

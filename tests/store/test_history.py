@@ -72,6 +72,22 @@ class TestPartitions:
         assert list(Attempt.objects.filter(id__in=[old.id, new.id]).values_list("id", flat=True)) == [new.id]
         assert store.drop_partitions(retention=RETENTION) == []
 
+    def test_are_left_alone_by_a_role_that_may_not_make_tables_which_says_so(
+        self, clock: Clock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE ROLE carillon_plain")
+            cursor.execute(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO carillon_plain"
+            )
+            cursor.execute("SET LOCAL ROLE carillon_plain")
+            clock(RETENTION + 2 * WEEK)
+            assert store.ensure_partitions() == []
+            assert store.drop_partitions(retention=RETENTION) == []
+            cursor.execute("RESET ROLE")
+        assert partition_of(make_attempt(make_trigger())) == "jobs_attempt_default"
+        assert "GRANT CREATE ON SCHEMA public" in caplog.text
+
 
 class TestPurgeTriggers:
     @staticmethod

@@ -22,7 +22,7 @@ from tests.store.test_plans import (
     whole_reads,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 KEPT = {name: query for name, query in db.all_queries().items() if query.headers.get("plan") == ["kept"]}
 
@@ -84,3 +84,20 @@ class TestKeptPlans:
             for statement, (name, count) in names.items()
         }
         assert {statement: reads for statement, reads in found.items() if reads} == {}
+
+
+class TestAnotherDatabaseOfTheTeams:
+    def test_is_left_as_it_is(self) -> None:
+        """Its handlers reach it over Django's connections, too; it need not even be Postgres."""
+        team = connection.copy(alias="team")
+        with mock.patch.object(db, "_keeping", False):
+            db.keep_plans()
+            try:
+                with team.cursor() as cursor:
+                    cursor.execute(
+                        "SELECT current_setting('enable_seqscan'), current_setting('plan_cache_mode')"
+                    )
+                    assert cursor.fetchone() == ("on", "auto")
+            finally:
+                connection_created.disconnect(db._settle)
+                team.close()

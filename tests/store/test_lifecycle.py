@@ -1,14 +1,16 @@
 """What people do to triggers: pause, resume, edit, cancel and replay, each statement by itself."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from jobs.models import Job, Trigger
+from jobs.models import Job, JobVersion, Trigger
 from jobs.store import lifecycle as store
 from tests import factories
 from tests.factories import (
     HOUR,
+    MINUTE,
     claim,
     dispatch,
     make_job,
@@ -44,14 +46,20 @@ class TestPause:
 
 
 class TestResume:
-    def test_skips_what_fell_due_meanwhile(self) -> None:
+    def test_skips_what_fell_due_during_the_pause(self) -> None:
         job = make_job()
-        due = make_trigger(job, held=True)
-        ahead = make_trigger(job, held=True, scheduled_for=factories.now() + HOUR)
-        retrying = make_trigger(job, "retrying", held=True)
-        assert store.skip_paused(job_ids=[job.id], now=factories.now()) == 1
-        assert state_of(due) == ("skipped", "paused")
-        assert states([ahead, retrying]) == ["pending", "retrying"]
+        paused_at, now = factories.now() - HOUR, factories.now()
+        during = make_trigger(job, held=True, scheduled_for=paused_at, due_at=paused_at)
+        late = make_trigger(job, held=True, scheduled_for=paused_at - HOUR, due_at=now)
+        kept = [
+            make_trigger(job, held=True, scheduled_for=paused_at - MINUTE),
+            make_trigger(job, held=True, scheduled_for=paused_at + MINUTE, due_at=now + 2 * MINUTE),
+            make_trigger(job, held=True, scheduled_for=now + HOUR),
+            make_trigger(job, "retrying", held=True, due_at=paused_at + MINUTE),
+        ]
+        assert store.skip_paused({job.id: paused_at}, now=now) == 2
+        assert [state_of(trigger) for trigger in (during, late)] == [("skipped", "paused")] * 2
+        assert states(kept) == ["pending", "pending", "pending", "retrying"]
 
     @pytest.mark.parametrize(
         "columns",
@@ -60,8 +68,38 @@ class TestResume:
     )
     def test_keeps_what_somebody_asked_for_and_what_was_tried(self, columns: dict[str, Any]) -> None:
         trigger = make_trigger(held=True, **columns)
-        assert store.skip_paused(job_ids=[trigger.job_id], now=factories.now()) == 0
+        assert store.skip_paused({trigger.job_id: factories.now() - HOUR}, now=factories.now()) == 0
         assert state_of(trigger) == ("pending", "")
+
+
+class TestPausedSince:
+    @pytest.mark.parametrize(
+        ("timeline", "expected"),
+        [
+            (["active", "paused"], 1),
+            (["active", "paused", "paused"], 1),
+            (["active", "paused", "active", "paused", "paused"], 3),
+        ],
+    )
+    def test_is_the_beginning_of_the_present_pause(self, timeline: list[str], expected: int) -> None:
+        job = make_job(status="paused")
+        begin = factories.now() - HOUR
+        for index, status in enumerate(timeline):
+            add_version(job, status, begin + index * MINUTE)
+        assert store.paused_since(job_ids=[job.id]) == {job.id: begin + expected * MINUTE}
+
+    def test_is_the_jobs_creation_where_the_timeline_does_not_know(self) -> None:
+        unknown, purged = make_job(status="paused"), make_job(status="paused")
+        add_version(purged, "paused", factories.now() - MINUTE)
+        assert store.paused_since(job_ids=[unknown.id, purged.id]) == {
+            job.id: job.created_at for job in (unknown, purged)
+        }
+
+
+def add_version(job: Job, status: str, valid_from: datetime) -> None:
+    JobVersion.objects.create(
+        job=job, tenant_id=job.tenant_id, version=1, status=status, schedule={}, valid_from=valid_from
+    )
 
 
 class TestEdit:
@@ -76,7 +114,7 @@ class TestEdit:
             make_trigger(job, "succeeded", scheduled_for=ahead + 3 * HOUR),
             make_trigger(scheduled_for=ahead),
         ]
-        assert store.withdraw_future(job_id=job.id, now=factories.now()) == 1
+        assert store.withdraw_future(job_ids=[job.id], now=factories.now()) == 1
         assert row(gone) == {}
         assert all(row(trigger) for trigger in kept)
 
@@ -155,6 +193,14 @@ class TestReplay:
         assert (stored["fence"], stored["replay_count"], stored["cancel_requested"]) == (6, 1, False)
         assert (stored["job_version"], stored["idempotency_key"]) == (5, trigger.idempotency_key)
         assert (stored["started_at"], stored["finished_at"]) == (None, None)
+
+    def test_goes_by_the_job_as_it_is_now(self) -> None:
+        trigger = make_trigger(state="dead")
+        Job.objects.filter(id=trigger.job_id).update(job_type="webhook", priority=0, version=2)
+        assert store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
+        stored = row(trigger)
+        assert (stored["job_type"], stored["priority"], stored["job_version"]) == ("webhook", 0, 2)
+        assert [item.id for item in dispatch(types=["webhook"]).queued] == [trigger.id]
 
     def test_runs_whatever_the_misfire_policy_says_of_its_age(self) -> None:
         job = make_job(misfire_policy="skip", overlap_policy="skip")

@@ -21,7 +21,7 @@ from jobs.store import db
 from tests import factories
 from tests.store.conftest import make_new
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion", "jobs_change")
 BIG = ("jobs_trigger", "jobs_job", "jobs_attempt", *PASTS)
@@ -71,6 +71,15 @@ def one(values: list[Any]) -> Any:
     return values[0] if values else UUID(int=1)
 
 
+def lanes(sample: Sample) -> dict[str, Any]:
+    return {
+        "tenant_ids": sample.tenant_ids,
+        "job_types": ["noop"] * len(sample.tenant_ids),
+        "priorities": [2] * len(sample.tenant_ids),
+        "floors": [sample.now - HOUR] * len(sample.tenant_ids),
+    }
+
+
 def verdicts(sample: Sample) -> dict[str, Any]:
     return {
         "ids": sample.ids,
@@ -86,6 +95,7 @@ def verdicts(sample: Sample) -> dict[str, Any]:
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "answers.take_key": lambda s: {"lock": 1},
     "answers.find": lambda s: {"tenant_id": 1, "key": "k1", "kept_for": HOUR},
+    "answers.kept_bytes": lambda s: {"tenant_id": 1},
     "answers.keep": lambda s: {
         "tenant_id": 1,
         "key": "k1",
@@ -159,19 +169,32 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "catchup.give_up": lambda s: {"ids": s.ids},
     "clocks.compare": lambda s: {"name": "w1", "offset": 0.1, "within": 0.01, "let_through": 0},
     "clocks.present": lambda s: {"silence": HOUR, "limit": 1000},
-    "dispatch.due_lanes": lambda s: {},
-    "dispatch.lock_tenants": lambda s: {**REIGN, "tenant_ids": s.tenant_ids},
-    "dispatch.pick": lambda s: {
-        "tenant_ids": s.tenant_ids,
-        "job_types": ["noop"] * len(s.tenant_ids),
-        "priorities": [2] * len(s.tenant_ids),
-        "queues": ["noop", "webhook"],
-        "type_caps": [None, 5],
-        "windows": [4000, 16],
-        "rated_tenants": s.tenant_ids[:1],
-        "tokens": [5][: len(s.tenant_ids)],
+    "dispatch.news": lambda s: {"since": s.now - timedelta(seconds=2)},
+    "dispatch.sweep": lambda s: {"tenant_id": -1, "job_type": "", "priority": 0, "limit": 200},
+    "dispatch.bound": lambda s: {"milliseconds": 500},
+    "dispatch.tenants": lambda s: {"ids": s.tenant_ids},
+    "dispatch.lock_tenants": lambda s: {**REIGN, "ids": s.tenant_ids},
+    "dispatch.in_flight_since": lambda s: {"since": s.now - timedelta(seconds=15)},
+    "dispatch.in_flight_between": lambda s: {"since": s.now - timedelta(seconds=20), "until": s.now},
+    "dispatch.in_flight_of": lambda s: {"ids": s.ids, "until": s.now},
+    "dispatch.in_flight_of_tenants": lambda s: {"tenant_ids": s.tenant_ids},
+    "dispatch.candidates": lambda s: {**lanes(s), "counts": [100] * len(s.tenant_ids)},
+    "dispatch.standings": lambda s: {
+        "job_ids": s.job_ids,
+        "due_ats": [s.now - HOUR] * len(s.job_ids),
+        "jitters": [timedelta()] * len(s.job_ids),
+    },
+    "dispatch.skip_missed": lambda s: {
+        "job_ids": s.job_ids,
+        "keep_froms": [s.now - HOUR] * len(s.job_ids),
+        "policies": ["skip", "fire_once"],
+        "too_old": ["misfire", "misfire"],
+        "passed_over": ["misfire", "coalesced"],
         "limit": 1000,
     },
+    "dispatch.floors": lambda s: lanes(s),
+    "dispatch.waiting": lambda s: {**lanes(s), "limit": 20},
+    "dispatch.move": lambda s: {"ids": s.ids},
     "dispatch.freeze": lambda s: {
         "tenant_ids": s.tenant_ids,
         "job_types": ["noop"] * len(s.tenant_ids),
@@ -184,7 +207,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "messages.take": lambda s: {"job_types": ["noop", "webhook"]},
     "messages.forget": lambda s: {"age": HOUR, "limit": 1000},
     "parking.hold": lambda s: {"ids": s.ids},
-    "parking.release": lambda s: {"after": UUID(int=0), "limit": 100},
+    "parking.behind": lambda s: {"after": UUID(int=0), "limit": 100},
+    "parking.show": lambda s: {"job_ids": s.job_ids, "rooms": s.some(1)},
     "parking.park": lambda s: {"ids": s.ids},
     "parking.collapse": lambda s: {"job_ids": s.job_ids[:5], "scheduled_fors": [s.now] * 5},
     "parking.replace": lambda s: {"ids": s.ids[:5], "job_ids": s.job_ids[:5]},
@@ -218,13 +242,14 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "queues.open": lambda s: {"job_types": ["noop", "webhook"], "window": 5},
     "queues.measure": lambda s: {
         "job_types": ["noop", "webhook"],
+        "queued": [7, 0],
         "lowest": 16,
         "highest": 1000,
         "wait_seconds": 1.0,
         "stale": HOUR,
     },
     "queues.note_dispatched": lambda s: {"job_types": ["noop", "webhook"], "counts": [5, 1]},
-    "dispatch.supersede": lambda s: {"ids": s.ids},
+    "dispatch.cancel": lambda s: {"ids": s.ids, "reasons": s.some("superseded")},
     "effects.record": lambda s: {"trigger_id": one(s.ids), "key": "charge", "fence": 1},
     "effects.count_duplicate": lambda s: {"trigger_id": one(s.ids), "key": "charge"},
     "effects.duplicates": lambda s: {"trigger_id": one(s.ids)},
@@ -248,13 +273,30 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "execution.claim": lambda s: {
         "ids": s.ids,
         "fences": s.some(1),
+        "job_types": ["noop"],
         "attempt_ids": [new_id() for _ in s.ids],
         "worker": "w1",
         "celery_task_id": "c1",
         "lease": HOUR,
+        "crowded": ["crowd"],
+        "waiting": [],
     },
-    "execution.hand_back": lambda s: {"ids": s.ids, "fences": s.some(1)},
+    "execution.adopt": lambda s: {
+        "ids": s.ids,
+        "fences": s.some(1),
+        "attempt_ids": [new_id() for _ in s.ids],
+        "lease": HOUR,
+    },
+    "execution.hand_back": lambda s: {
+        "ids": s.ids,
+        "fences": s.some(1),
+        "crowded": ["crowd"],
+        "waiting": [],
+        "wait": HOUR,
+        "job_types": ["noop"],
+    },
     "execution.renew": lambda s: {"ids": s.ids, "fences": s.some(1), "lease": HOUR},
+    "execution.note_stopping": lambda s: {"ids": s.ids, "fences": s.some(1)},
     "execution.note_progress": lambda s: {"id": one(s.ids), "fence": 1, "progress": "{}", "checkpoint": None},
     "execution.succeed": lambda s: {
         "id": one(s.ids),
@@ -289,7 +331,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
             )
         },
     },
-    "execution.pause_gone": lambda s: {"job_ids": s.job_ids},
+    "execution.pause_gone": lambda s: {"trigger_ids": s.ids},
     "explain.trigger_facts": lambda s: {
         "id": one(s.ids),
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
@@ -298,12 +340,19 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "named": 10,
         "silence": HOUR,
     },
+    "explain.line": lambda s: {
+        "id": one(s.ids),
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "most": 10_000,
+        "limit": 1000,
+    },
     "explain.job_facts": lambda s: {
         "job_id": one(s.job_ids),
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "limit": 10_000,
     },
     "history.partitions": lambda s: {},
+    "history.may_partition": lambda s: {},
     "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
     "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
@@ -325,7 +374,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "traceback": None,
         "task_args": None,
     },
-    "jobs.take_due": lambda s: {**HELD, "look_ahead": HOUR, "limit": 500, "ids": None},
+    "jobs.take_due": lambda s: {**HELD, "look_ahead": HOUR, "limit": 500, "ids": None, "zoned": True},
     "jobs.peek_due": lambda s: {
         "partitions": list(range(86)),
         "look_ahead": HOUR,
@@ -343,6 +392,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "due_ats": s.some(s.now),
         "priorities": s.some(2),
         "idempotency_keys": s.some("key"),
+        "announce": True,
     },
     "jobs.advance": lambda s: {"ids": s.job_ids, "next_fire_ats": [s.now] * len(s.job_ids)},
     "jobs.set_status": lambda s: {
@@ -353,9 +403,11 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
+    "jobs.insert": lambda s: {"rows": f'[{{"id": "{one(s.job_ids)}", "tenant_id": 1, "name": "n"}}]'},
+    "jobs.before_creation": lambda s: {"tenant_id": 1, "job_type": "team.own"},
     "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
-    "leases.take": lambda s: {**LEASE, "names": SHARDS, "most": 86},
+    "leases.take": lambda s: {**LEASE, "names": SHARDS, "most": 86, "idle": timedelta(seconds=5)},
     "leases.renew": lambda s: {**LEASE, "names": SHARDS, "terms": [1] * 256},
     "leases.release": lambda s: {
         "names": SHARDS,
@@ -369,8 +421,13 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.weigh": lambda s: {"job_ids": s.job_ids, "most": 2_500},
     "lifecycle.hand_back_jobs": lambda s: {"job_ids": s.job_ids},
     "lifecycle.hold_jobs": lambda s: {"job_ids": s.job_ids, "held": True},
-    "lifecycle.skip_paused": lambda s: {"job_ids": s.job_ids, "now": s.now},
-    "lifecycle.withdraw_future": lambda s: {"job_id": one(s.job_ids), "now": s.now},
+    "lifecycle.paused_since": lambda s: {"job_ids": s.job_ids},
+    "lifecycle.skip_paused": lambda s: {
+        "job_ids": s.job_ids,
+        "paused_ats": [s.now] * len(s.job_ids),
+        "now": s.now,
+    },
+    "lifecycle.withdraw_future": lambda s: {"job_ids": s.job_ids, "now": s.now},
     "lifecycle.restamp": lambda s: {
         "job_id": one(s.job_ids),
         "version": 2,
@@ -408,6 +465,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "operations.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
     "operations.purge": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "reap.expired_leases": lambda s: {"limit": 500},
+    "reap.in_hand": lambda s: {"ids": s.ids, "fences": s.some(1)},
+    "reap.absolve": lambda s: {"ids": s.ids, "fences": s.some(1)},
     "reap.reap_running": lambda s: {**REIGN, **verdicts(s)},
     "reap.give_up": lambda s: {
         **verdicts(s),
@@ -417,6 +476,10 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "error_messages": s.some("stuck"),
     },
     "reap.reap_queued": lambda s: {**REIGN, "deadline": timedelta(seconds=30), "limit": 500},
+    "zones.look": lambda s: {},
+    "zones.touch": lambda s: {"version": "2026a"},
+    "zones.settle": lambda s: {"version": "2026a"},
+    "zones.page": lambda s: {"after": UUID(int=0), "limit": 1000, "ids": None},
     "trail.page": lambda s: {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "after_xid": "7",
@@ -430,6 +493,20 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "after_id": 1,
         "limit": 100,
     },
+    "trail.note_jobs": lambda s: {"ids": s.job_ids, "actor": None, "changes": ["{}"] * len(s.job_ids)},
+    "chain.begin": lambda s: {"key_id": "k", "seal": "s"},
+    "chain.head": lambda s: {},
+    "chain.next_range": lambda s: {"limit": 1000},
+    "chain.digest": lambda s: {"after_xid": "7", "upto_xid": "9"},
+    "chain.sign": lambda s: {
+        **dict.fromkeys(("number", "changes"), 1),
+        **dict.fromkeys(("after_xid", "upto_xid"), "7"),
+        **dict.fromkeys(("digest", "previous", "key_id", "seal", "head_seal"), "s"),
+        **dict.fromkeys(("last_at", "made_at"), s.now),
+    },
+    "chain.begin_anew": lambda s: {"number": 1, "key_id": "k", "seal": "s"},
+    "chain.checkpoints": lambda s: {"after": 0, "limit": 500},
+    "chain.beside": lambda s: {"first_xid": "7", "last_xid": "9", "retention": HOUR, "grace": HOUR},
     "trail.purge": lambda s: {"retention": HOUR, "limit": 1000},
     "usage.load": lambda s: {"tenant_id": s.tenant_ids[0] if s.tenant_ids else 1},
     "usage.latest_starts": lambda s: {
@@ -444,8 +521,14 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "since": s.now - HOUR,
         "limit": 2_000,
     },
-    "workers.announce": lambda s: {"name": "w1", "queues": ["jobs.noop"], "concurrency": 4},
-    "workers.leave": lambda s: {"name": "w1"},
+    "workers.announce": lambda s: {
+        "name": "w1",
+        "queues": ["jobs.noop"],
+        "concurrency": 4,
+        "process": "7-a",
+        "silence": HOUR,
+    },
+    "workers.leave": lambda s: {"name": "w1", "process": "7-a"},
     "workers.present": lambda s: {"silence": HOUR, "limit": 1000},
     "workers.queues_taken": lambda s: {"silence": HOUR, "queues": ["jobs.noop"]},
 }

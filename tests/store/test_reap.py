@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from jobs.core.states import TriggerState
+from jobs.core.policies import claim_deadline
+from jobs.core.states import AttemptState, TriggerState
 from jobs.engine import reaper
-from jobs.models import Attempt, Trigger
+from jobs.models import Attempt, Job, Trigger
 from jobs.store import execution, lifecycle
 from jobs.store import reap as store
-from jobs.store.reap import Verdict
+from jobs.store.reap import Surrender, Verdict
 from tests import factories
 from tests.factories import (
     ANYONE,
@@ -42,7 +43,8 @@ def make_expired(
 
 
 def reap() -> int:
-    return reaper.reap(reign=ANYONE, deadline=DEADLINE, limit=100)
+    running = reaper.reap_leases(reign=ANYONE, limit=100)
+    return running + reaper.reap_messages(reign=ANYONE, deadline=DEADLINE, limit=100)
 
 
 class TestReapRunning:
@@ -62,6 +64,18 @@ class TestReapRunning:
         assert (attempt.state, attempt.error_code) == ("lost", "lease_expired")
         assert attempt.finished_at is not None
 
+    @pytest.mark.parametrize("by", ["reap", "give_up"])
+    def test_sends_what_is_tried_again_on_as_the_job_is_now(self, by: str) -> None:
+        trigger = make_expired()
+        Job.objects.filter(id=trigger.job_id).update(job_type="webhook", priority=0, version=2)
+        if by == "reap":
+            reap()
+        else:
+            verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", factories.SECOND)
+            store.give_up([Surrender(verdict, False, AttemptState.FAILED, "", "")])
+        stored = row(trigger)
+        assert (stored["state"], stored["job_type"], stored["priority"]) == ("retrying", "webhook", 0)
+
     def test_buries_what_has_used_up_its_budget(self) -> None:
         trigger = make_expired(policy={"max_attempts": 2}, attempt_count=2)
         reap()
@@ -76,6 +90,30 @@ class TestReapRunning:
         trigger = make_expired(crash_count=2)
         reap()
         assert state_of(trigger) == ("dead", "poison")
+
+    def test_charges_nothing_to_one_whose_worker_turns_out_to_live(self) -> None:
+        trigger = make_expired(crash_count=1, policy={"max_attempts": 3})
+        reap()
+        assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (2, 0)
+        for _ in range(2):
+            store.absolve([grip(trigger)])
+        assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 1)
+        assert attempts(trigger)[0].error_code == "lease_lapsed"
+
+    def test_charges_nothing_to_one_whose_worker_was_told_to_stop(self) -> None:
+        trigger = make_expired(crash_count=2, policy={"max_attempts": 1})
+        execution.note_stopping([grip(trigger)])
+        reap()
+        stored, [attempt] = row(trigger), attempts(trigger)
+        assert (stored["state"], stored["crash_count"], stored["budget_start"]) == ("retrying", 2, 1)
+        assert (attempt.state, attempt.error_code) == ("lost", "worker_stopped")
+        assert "not charged" in attempt.error_message
+
+    def test_is_not_taken_back_from_who_was_not_charged(self) -> None:
+        trigger = make_expired(crash_count=1, companions=2)
+        reap()
+        store.absolve([grip(trigger)])
+        assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 1)
 
     def test_charges_nothing_to_one_of_a_batch_but_lets_it_travel_alone(self) -> None:
         trigger = make_expired(policy={"max_attempts": 1}, crash_count=2, companions=99)
@@ -159,16 +197,15 @@ class TestReapQueued:
         stored = row(trigger)
         assert (stored["state"], stored["queued_at"], stored["fence"]) == ("pending", None, 1)
 
-    @pytest.mark.parametrize(
-        ("unclaimed", "deadlines"), [(1, 1), (2, 1), (3, 2), (4, 4), (8, 64), (9, 64), (40, 64)]
-    )
-    def test_doubles_the_deadline_from_the_second_unclaimed_dispatch_on(
-        self, clock: Any, unclaimed: int, deadlines: int
-    ) -> None:
-        trigger = make_trigger(state="queued", fence=unclaimed + 2, attempt_count=2)
-        clock(DEADLINE * deadlines - factories.SECOND)
+    @pytest.mark.parametrize("attempt_count", [0, 2])
+    @pytest.mark.parametrize("unclaimed", [0, 1, 2, 3, 4, 7, 8, 9, 40])
+    def test_waits_as_long_as_the_policy_says(self, clock: Any, unclaimed: int, attempt_count: int) -> None:
+        fence = attempt_count + unclaimed
+        trigger = make_trigger(state="queued", fence=fence, attempt_count=attempt_count)
+        deadline = claim_deadline(DEADLINE, fence=fence, attempt_count=attempt_count)
+        clock(deadline - factories.SECOND)
         assert reap() == 0
-        clock(DEADLINE * deadlines + factories.SECOND)
+        clock(deadline + factories.SECOND)
         assert reap() == 1
         assert state_of(trigger) == ("pending", "")
 

@@ -80,7 +80,10 @@ def cancel_job_and_retry(trigger: Trigger) -> None:
 DEEDS: dict[Verb, list[Deed]] = {
     Verb.MATERIALIZE: [materialize],
     Verb.DISPATCH: [lambda _: factories.dispatch()],
-    Verb.SKIP: [skip, lambda trigger: lifecycle.skip_paused(job_ids=[trigger.job_id], now=factories.now())],
+    Verb.SKIP: [
+        skip,
+        lambda trigger: lifecycle.skip_paused({trigger.job_id: trigger.due_at}, now=factories.now()),
+    ],
     Verb.CLAIM: [factories.claim, claim_of_a_paused_job],
     Verb.RENEW: [lambda trigger: execution.renew(grips=[factories.grip(trigger)], lease=OVERDUE)],
     Verb.SUCCEED: [finish("succeeded")],

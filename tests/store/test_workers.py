@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -41,6 +42,34 @@ class TestAnnounce:
         clock(timedelta(hours=60))
         workers.announce(name="w1", queues=[], concurrency=1)
         assert [worker.name for worker in Worker.objects.all()] == ["w1"]
+
+
+class TestTwoProcessesOfOneName:
+    def test_each_hears_of_the_other_when_it_announces(self) -> None:
+        announce = partial(workers.announce, name="w1", queues=[], concurrency=1)
+        assert announce(process="7-a") is None
+        assert announce(process="7-a") is None
+        assert announce(process="8-b") == "7-a"
+        assert announce(process="7-a") == "8-b"
+
+    def test_who_is_silent_is_no_other(self, clock: Callable[[timedelta], None]) -> None:
+        workers.announce(name="w1", queues=[], concurrency=1, process="7-a")
+        clock(31 * SECOND)
+        assert workers.announce(name="w1", queues=[], concurrency=1, process="8-b") is None
+
+    def test_leave_for_themselves_alone(self) -> None:
+        workers.announce(name="w1", queues=[], concurrency=1, process="7-a")
+        workers.leave(name="w1", process="8-b")
+        assert names() == ["w1"]
+        workers.leave(name="w1", process="7-a")
+        assert names() == []
+
+    def test_are_told_apart_and_their_name_is_told(self) -> None:
+        for process in ("7-a", "8-b"):
+            workers.announce(name=workers.own_name("w1", process), queues=[], concurrency=1, process=process)
+        workers.announce(name="w2", queues=[], concurrency=1, process="9-c")
+        assert names() == ["w1 (process 7-a)", "w1 (process 8-b)", "w2"]
+        assert workers.shared_names(workers.present()) == ["w1"]
 
 
 class TestPresent:

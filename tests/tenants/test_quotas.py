@@ -1,7 +1,9 @@
 """Quotas are changed by one action, refused with their range wherever they come in, and bounded by the tables too."""
 
 import json
+import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +13,19 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from tenants import actions
-from tenants.models import RANGES, Tenant
+from tenants.models import Tenant
+from tenants.quotas import NAMES, QUOTAS, Quota, Reached
 from tests.factories import make_tenant
 
 pytestmark = pytest.mark.django_db
 OUTSIDE = [
-    (name, value) for name, (low, high) in RANGES.items() for value in (low - 1, high + 1, -(2**31), 2**40)
+    (quota.name, value) for quota in QUOTAS for value in (quota.low - 1, quota.high + 1, -(2**31), 2**40)
 ]
 
 
 def words(name: str) -> str:
-    low, high = RANGES[name]
-    return f"Must be a whole number from {low:,} to {high:,}."
+    [quota] = [quota for quota in QUOTAS if quota.name == name]
+    return f"Must be a whole number from {quota.low:,} to {quota.high:,}."
 
 
 class TestUpdateTenant:
@@ -56,9 +59,10 @@ class TestUpdateTenant:
 
     def test_takes_both_ends_of_every_range(self) -> None:
         tenant = make_tenant()
-        for name, bounds in RANGES.items():
-            for value in bounds:
-                assert getattr(actions.update_tenant(tenant=tenant, **{name: value}), name) == value
+        for quota in QUOTAS:
+            for value in (quota.low, quota.high):
+                changed = actions.update_tenant(tenant=tenant, **{quota.name: value})
+                assert getattr(changed, quota.name) == value
 
 
 class TestCreateTenant:
@@ -71,11 +75,11 @@ class TestCreateTenant:
 
 
 class TestTheTable:
-    @pytest.mark.parametrize("name", RANGES)
-    def test_takes_nothing_out_of_range(self, name: str) -> None:
+    @pytest.mark.parametrize("quota", QUOTAS, ids=NAMES)
+    def test_takes_nothing_out_of_range(self, quota: Quota) -> None:
         tenant = make_tenant()
         with pytest.raises(IntegrityError), transaction.atomic():
-            Tenant.objects.filter(id=tenant.id).update(**{name: RANGES[name][1] + 1})
+            Tenant.objects.filter(id=tenant.id).update(**{quota.name: quota.high + 1})
 
 
 class TestTheCommand:
@@ -103,14 +107,25 @@ class TestTheCommand:
             (("acme", "--rate-burst", "0"), "rate_burst: Must be a whole number from 1 to 1,000,000."),
             (("acme", "--rate-burst", "much"), "whole number or none"),
             (("acme", "--status", "gone"), "status: "),
+            (("acme", "--queues", "{carillon}:rate:x"), "queues: .*Use names of queues"),
+            (("acme", "--queues", ".*"), "queues: .*Use names of queues"),
+            (("acme", "--disabled-types", "No Type"), "disabled_types: .*Use names of job types"),
             (("acme",), "Nothing to change"),
             (("other", "--weight", "1"), "There is no tenant 'other'."),
         ],
     )
     def test_says_what_is_wrong(self, arguments: tuple[str, ...], said: str) -> None:
         make_tenant(slug="acme")
-        with pytest.raises(CommandError, match=said.replace(".", r"\.")):
+        with pytest.raises(CommandError, match=said if ".*" in said else re.escape(said)):
             self.run(*arguments)
+
+    def test_grants_queues_and_switches_types_off_in_place_of_what_was_there(self) -> None:
+        make_tenant(slug="acme", queues=["before"])
+        printed = self.run("acme", "--queues", "celery, team.*", "--disabled-types", "noop")
+        assert printed == "Tenant acme: queues ['celery', 'team.*'], disabled_types ['noop'].\n"
+        assert self.run("acme", "--queues", "") == "Tenant acme: queues [].\n"
+        tenant = Tenant.objects.get()
+        assert (tenant.queues, tenant.disabled_types) == ([], ["noop"])
 
     def test_of_creation_knows_every_quota_and_its_range(self) -> None:
         call_command(
@@ -148,3 +163,22 @@ class TestTheConsole:
         )
         tenant.refresh_from_db()
         assert (tenant.max_jobs, tenant.max_backfill) == (0, 10)
+
+    def test_grants_queues_and_switches_types_off(self, admin_client: Client) -> None:
+        tenant = make_tenant(queues=["before"])
+        url, sent = f"/admin/tenants/tenant/{tenant.id}/change/", self.SENT | {"disabled_types": "noop"}
+        refused = admin_client.post(url, sent | {"queues": "celery,{carillon}:rate:x"})
+        assert set(refused.context["adminform"].form.errors) == {"queues"}
+        assert admin_client.post(url, sent | {"queues": "celery,team.*"}).status_code == 302
+        tenant.refresh_from_db()
+        assert (tenant.queues, tenant.disabled_types) == (["celery", "team.*"], ["noop"])
+
+
+class TestTheDocument:
+    def test_says_of_each_quota_what_happens_when_it_is_reached(self) -> None:
+        said = {Reached.CONFLICT: "409", Reached.INVALID: "400", Reached.WAITS: "nothing is refused"}
+        text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+        rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+        told = {name: then for names, then in rows for name in re.findall("`([a-z_]+)`", names)}
+        for quota in QUOTAS:
+            assert told[quota.name].strip().startswith(said[quota.reached]), quota.name

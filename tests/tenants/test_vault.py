@@ -88,14 +88,16 @@ class TestSealing:
 class TestSecrets:
     def test_are_stored_sealed_and_replaced(self) -> None:
         tenant = make_tenant()
-        first, created = secrets.put_secret(tenant=tenant, name="token", value=VALUE)
+        first, created = secrets.put_secret(tenant=tenant, name="token", value=VALUE, hosts=["*"])
         assert (created, first.version) == (True, 1)
-        again, created = secrets.put_secret(tenant=tenant, name="token", value=VALUE)
+        again, created = secrets.put_secret(tenant=tenant, name="token", value=VALUE, hosts=["*"])
         assert (created, again.version, again.sealed) == (False, 1, first.sealed)
-        other, created = secrets.put_secret(tenant=tenant, name="token", value="another value")
+        other, created = secrets.put_secret(tenant=tenant, name="token", value="another value", hosts=["*"])
         assert (created, other.version, other.id) == (False, 2, first.id)
         assert VALUE not in other.sealed
-        assert secrets.open_secrets({tenant.id: ["token"]}) == {(tenant.id, "token"): "another value"}
+        assert secrets.open_secrets({tenant.id: ["token"]}) == {
+            (tenant.id, "token"): ("another value", ["*"])
+        }
 
     @pytest.mark.parametrize(
         ("name", "value", "field"),
@@ -109,36 +111,39 @@ class TestSecrets:
     )  # fmt: skip
     def test_are_refused_by_field(self, name: str, value: object, field: str) -> None:
         with pytest.raises(ValidationError) as refused:
-            secrets.put_secret(tenant=make_tenant(), name=name, value=value)
+            secrets.put_secret(tenant=make_tenant(), name=name, value=value, hosts=["*"])
         assert list(refused.value.message_dict) == [field]
         assert not Secret.objects.exists()
 
     def test_of_several_tenants_are_opened_by_one_look_up_and_kept_apart(self) -> None:
         one, two = make_tenant(), make_tenant()
         for tenant, value in ((one, "value of one"), (two, "value of two")):
-            secrets.put_secret(tenant=tenant, name="token", value=value)
-        secrets.put_secret(tenant=two, name="other", value="never asked for")
+            secrets.put_secret(tenant=tenant, name="token", value=value, hosts=["*"])
+        secrets.put_secret(tenant=two, name="other", value="never asked for", hosts=["*"])
         with CaptureQueriesContext(
             connection,
         ) as queries:
             found = secrets.open_secrets({one.id: ["token", "gone"], two.id: ["token"]})
         assert len(queries) == 1
-        assert found == {(one.id, "token"): "value of one", (two.id, "token"): "value of two"}
+        assert found == {
+            (one.id, "token"): ("value of one", ["*"]),
+            (two.id, "token"): ("value of two", ["*"]),
+        }
 
     def test_moved_to_another_tenants_row_do_not_open(self) -> None:
         mine, other = make_tenant(), make_tenant()
-        theirs, _ = secrets.put_secret(tenant=other, name="token", value=VALUE)
-        own, _ = secrets.put_secret(tenant=mine, name="token", value="my own value")
+        theirs, _ = secrets.put_secret(tenant=other, name="token", value=VALUE, hosts=["*"])
+        own, _ = secrets.put_secret(tenant=mine, name="token", value="my own value", hosts=["*"])
         Secret.objects.filter(id=own.id).update(sealed=theirs.sealed)
-        assert secrets.open_secrets({mine.id: ["token"]}) == {(mine.id, "token"): None}
+        assert secrets.open_secrets({mine.id: ["token"]}) == {(mine.id, "token"): (None, ["*"])}
 
     def test_are_bounded_in_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(secrets, "MOST_SECRETS", 1)
         tenant = make_tenant()
-        secrets.put_secret(tenant=tenant, name="one", value=VALUE)
-        secrets.put_secret(tenant=tenant, name="one", value="replaced value")
+        secrets.put_secret(tenant=tenant, name="one", value=VALUE, hosts=["*"])
+        secrets.put_secret(tenant=tenant, name="one", value="replaced value", hosts=["*"])
         with pytest.raises(ValidationError):
-            secrets.put_secret(tenant=tenant, name="two", value=VALUE)
+            secrets.put_secret(tenant=tenant, name="two", value=VALUE, hosts=["*"])
 
 
 def present(tenant: Tenant) -> list[str]:
@@ -207,19 +212,20 @@ class TestRekey:
             signing.rotate_signing_secret(tenant=tenant)
             signing.rotate_signing_secret(tenant=tenant)
             for name in ("one", "two"):
-                secrets.put_secret(tenant=tenant, name=name, value=f"value {name} {number}")
+                secrets.put_secret(tenant=tenant, name=name, value=f"value {name} {number}", hosts=["*"])
                 values[tenant.id, name] = f"value {name} {number}"
         return values
 
     def opened(self, kept: dict[Any, str]) -> dict[Any, Any]:
-        return secrets.open_secrets({tenant_id: ["one", "two"] for tenant_id, _ in kept})
+        found = secrets.open_secrets({tenant_id: ["one", "two"] for tenant_id, _ in kept})
+        return {key: opened.value for key, opened in found.items()}
 
     def test_moves_everything_to_the_first_key(self, settings: Any, kept: dict[Any, str]) -> None:
         signed = {tenant.id: present(tenant) for tenant in Tenant.objects.all()}
         use_keys(settings, b"c" * 32, b"a" * 32)
         output = StringIO()
         call_command("rekey", "--slice=2", stdout=output)
-        assert "sealed anew" in output.getvalue()
+        assert "sealed again" in output.getvalue()
         use_keys(settings, b"c" * 32)
         assert self.opened(kept) == kept
         assert {tenant.id: present(tenant) for tenant in Tenant.objects.all()} == signed

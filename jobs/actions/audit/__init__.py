@@ -9,8 +9,8 @@ stays flat and a running system may be audited. Nothing is written.
 
 An entry of the timeline counts from just after its ``valid_from`` up to that of the next. While it says *active*, its
 instants are expected; while it says *paused*, too, because whatever ends a pause puts on record what fell due in it.
-Instants are only allowed, not demanded, from ``next_fire_at`` on while a job is paused now, and of what had been
-materialized ahead when a job was cancelled. Instants are computed by today's zone database.
+Instants are only allowed, not demanded, from ``next_fire_at`` on while a job is paused or its tenant suspended now, and
+of what had been materialized ahead when a job was cancelled. Instants are computed by today's zone database.
 
 Firings asked for by hand stand beside the schedule: a run now names no instant of it, and a backfill may run what a
 range of skipped firings counts already.

@@ -8,14 +8,15 @@ from jobs.actions.audit.findings import JobAudit
 from jobs.actions.schedules import LATE_ALLOWANCE
 from jobs.core.calendar.timetable import Listed, Timetable, timetable
 from jobs.core.errors import ScheduleError
+from jobs.core.instants import TICK
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion
 from jobs.store.jobs import schedule_then
+from tenants.models import Tenant
 
 #: Nothing is materialized further ahead than this, whatever the settings say.
 FURTHEST_AHEAD = timedelta(hours=1)
-TICK = timedelta(microseconds=1)
 _ONE_TIME = (ScheduleType.ONCE, ScheduleType.IMMEDIATE)
 
 
@@ -51,7 +52,8 @@ def _spans(
     job: Job, timeline: Sequence[JobVersion], since: datetime, until: datetime
 ) -> Iterator[tuple[JobVersion, datetime, datetime, datetime]]:
     """Entries of the timeline with the time they govern, ``after < t <= until``, and from when on they only allow."""
-    present_pause = job.next_fire_at if job.status == JobStatus.PAUSED else None
+    waits = job.status == JobStatus.PAUSED or job.tenant.status == Tenant.Status.SUSPENDED
+    present_pause = job.next_fire_at if waits else None
     for index, entry in enumerate(timeline):
         after, end, optional_from = entry.valid_from, until, present_pause or until + TICK
         if index + 1 < len(timeline):

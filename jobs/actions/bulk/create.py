@@ -2,29 +2,28 @@
 
 from collections.abc import Sequence
 
-from jobs.actions.jobs import draft_job, over_quota, room_for
+from jobs.actions.jobs import draft_job, name_taken, over_quota, room_for
 from jobs.actions.pull.types import Kinds, hold_type
 from jobs.core.errors import CarillonError, Conflict, InvalidInput, QuotaExceeded
 from jobs.models import Job
-from jobs.store import db, history
+from jobs.store import db
 from jobs.store import jobs as job_store
 from jobs.wakeups import wake_beats
+from tenants.clock import database_now
 from tenants.models import Tenant
 
-MOST_JOBS = 1000
 Outcome = Job | CarillonError
 
 
-def create_jobs(*, tenant: Tenant, definitions: object, all_or_nothing: bool = False) -> list[Outcome]:
+def create_jobs(
+    *, tenant: Tenant, definitions: Sequence[object], all_or_nothing: bool = False
+) -> list[Outcome]:
     """Create the jobs of ``definitions``; returns in their order what each became, a job or why it was refused.
 
     Each is checked as ``create_job`` checks it, against those before it too. With ``all_or_nothing`` a refusal of one
     refuses all: raises ``InvalidInput`` or ``Conflict`` with paths such as ``jobs[3].name``, or ``QuotaExceeded``.
-    Raises ``InvalidInput`` for what is no list of 1 to ``MOST_JOBS``.
     """
-    if not isinstance(definitions, list) or not 1 <= len(definitions) <= MOST_JOBS:
-        raise InvalidInput({"jobs": f"Must be a list of 1 to {MOST_JOBS:,} jobs."})
-    now, kinds = history.database_now(), Kinds(tenant)
+    now, kinds = database_now(), Kinds(tenant)
     outcomes: list[Outcome] = []
     for definition in definitions:
         try:
@@ -38,9 +37,7 @@ def create_jobs(*, tenant: Tenant, definitions: object, all_or_nothing: bool = F
         _insert(outcomes)
         if all_or_nothing:
             _refuse_all(outcomes)
-        created = drafts(outcomes)
-        job_store.note_versions([job.id for job in created])
-        firings = [job.next_fire_at for job in created if job.next_fire_at is not None]
+        firings = [job.next_fire_at for job in drafts(outcomes) if job.next_fire_at is not None]
         if firings:
             wake_beats(due_in=min(firings) - now)
     return outcomes
@@ -68,7 +65,7 @@ def _refuse_taken_names(tenant: Tenant, outcomes: list[Outcome]) -> None:
     for place, outcome in enumerate(outcomes):
         if isinstance(outcome, Job):
             if outcome.name in taken:
-                outcomes[place] = _taken(outcome)
+                outcomes[place] = name_taken(outcome.name)
             taken.add(outcome.name)
 
 
@@ -84,17 +81,12 @@ def _refuse_beyond_quota(tenant: Tenant, outcomes: list[Outcome]) -> None:
 def _insert(outcomes: list[Outcome]) -> None:
     """Write the jobs. A name that somebody took since we looked is refused like any other."""
     wanted = drafts(outcomes)
-    Job.objects.bulk_create(wanted, ignore_conflicts=True)
-    written = set(Job.objects.filter(id__in=[job.id for job in wanted]).values_list("id", flat=True))
-    _replace(outcomes, {id(job): _taken(job) for job in wanted if job.id not in written})
+    written = job_store.insert(wanted)
+    _replace(outcomes, {id(job): name_taken(job.name) for job in wanted if job.id not in written})
 
 
 def _replace(outcomes: list[Outcome], refusals: dict[int, CarillonError]) -> None:
     outcomes[:] = [refusals.get(id(outcome), outcome) for outcome in outcomes]
-
-
-def _taken(job: Job) -> Conflict:
-    return Conflict(f"Another job is named {job.name!r}; choose another name.", field="name")
 
 
 def _refuse_all(outcomes: Sequence[Outcome]) -> None:

@@ -12,14 +12,15 @@ from uuid import UUID
 from jobs.actions import jobs as job_actions
 from jobs.actions.bulk import statuses
 from jobs.actions.jobs import parse_id
-from jobs.actions.schedules import instant_text
 from jobs.core.errors import CarillonError, Conflict, NotFound
+from jobs.core.instants import instant_text
 from jobs.models import Job, Operation
-from jobs.store import db, history, lifecycle
+from jobs.store import db, lifecycle
 from jobs.store.calls import operations as store
 from jobs.store.trail import Actor, acting_as
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
+from tenants.clock import database_now
 from tenants.models import Tenant
 
 log = get_logger()
@@ -31,6 +32,8 @@ SLICE = 250
 MOST_TRIGGERS = 2_500
 #: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
 SLICE_ALONE = 25
+#: The SQLSTATE of a statement that took longer than it may.
+QUERY_CANCELED = "57014"
 _TOGETHER: dict[str, Callable[[Sequence[Job]], statuses.Refusals]] = {
     "pause": statuses.pause,
     "resume": statuses.resume,
@@ -100,8 +103,11 @@ def advance(select: Select) -> bool:
                 _do_slice(operation, select)
         except db.DISCONNECTED:
             raise
+        except db.StatementFailed as error:
+            # Somebody has the tenant locked. Let the other operations have their turn; this one comes after them.
+            log.info("operation waits", id=str(operation.id), error=str(error).strip().splitlines()[:1])
+            store.postpone(operation_id=operation.id)
         except Exception:
-            # Let the others have their turn: this one is tried again after them.
             log.exception("operation failed", id=str(operation.id))
             store.postpone(operation_id=operation.id)
     return True
@@ -152,6 +158,10 @@ def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuse
             return _together(verb, tenant, ids)
     except db.DISCONNECTED:
         raise
+    except db.StatementFailed as error:
+        if not _took_too_long(error):
+            raise
+        log.info("operation goes on job by job", verb=verb, tenant=tenant.slug)
     except Exception:
         log.exception("operation goes on job by job", verb=verb, tenant=tenant.slug)
     alone = ids[:SLICE_ALONE]
@@ -169,12 +179,13 @@ def _together(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses
 def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> list[UUID]:
     """One job may have thousands of triggers waiting, or owe them: then the slice ends with it."""
     written = lifecycle.weigh(job_ids=list(locked), most=MOST_TRIGGERS)
-    now = history.database_now()
+    now, pauses = database_now(), statuses.pauses_of(locked.values())
     total = 0
     for place, one in enumerate(ids):
         total += written.get(one, 0)
         if verb != "pause" and one in locked:
-            total += sum(len(debt.firings) for debt in statuses.debts_of([locked[one]], now=now))
+            debts = statuses.debts_of([locked[one]], now=now, pauses=pauses)
+            total += sum(len(debt.firings) for debt in debts)
         if total > MOST_TRIGGERS:
             return ids[: place + 1]
     return ids
@@ -189,8 +200,17 @@ def _refused(verb: str, tenant: Tenant, job_id: UUID) -> str:
         return str(error)
     except db.DISCONNECTED:
         raise
+    except db.StatementFailed as error:
+        if not _took_too_long(error):
+            raise
+        return "It has so many triggers that this takes too long among others; do it to this job alone."
     except Exception:
         # One job that nobody foresaw must not keep the operation from the others for ever.
         log.exception("operation failed on a job", verb=verb, job_id=str(job_id))
         return "Something went wrong on our side; it has been logged."
     return ""
+
+
+def _took_too_long(error: db.StatementFailed) -> bool:
+    """Whether it is for what was asked, and not for somebody's lock, which is gone sooner or later."""
+    return db.sqlstate(error) == QUERY_CANCELED

@@ -5,6 +5,7 @@ It rests between two slices, so that dispatch gets at the tenant and the process
 
 import threading
 import time
+from datetime import timedelta
 
 from jobs.actions.bulk.operations import Select, advance
 from jobs.store import db
@@ -13,6 +14,8 @@ from jobs.telemetry import get_logger
 log = get_logger()
 #: With nothing to do it looks again after this long,
 IDLE_SECONDS = 1.0
+#: What the database may take for one of its statements, under the tenant's lock.
+LONGEST = timedelta(seconds=10)
 #: and after a slice rests for as many times as long as that took.
 REST = 0.5
 
@@ -40,9 +43,10 @@ class Runner:
         """One slice, if there is one to do. Returns the seconds to rest. A database that is away is waited out."""
         began = time.monotonic()
         try:
+            db.bound(statements=LONGEST)
             busy = advance(self._select)
         except db.DISCONNECTED as error:
-            log.warning("database away", what="operations", error=str(error).strip().splitlines()[:1])
+            db.note_away(error, what="operations")
             db.disconnect()
             return IDLE_SECONDS
         return (time.monotonic() - began) * REST if busy else IDLE_SECONDS

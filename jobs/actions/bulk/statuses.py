@@ -6,7 +6,7 @@ status and puts it on the jobs' timelines; what is there already stays as it is.
 done to why, by their ids, and leaves them as they are.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
@@ -17,10 +17,11 @@ from jobs.core.errors import ScheduleError
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job
-from jobs.store import history, lifecycle
 from jobs.store import jobs as job_store
+from jobs.store import lifecycle
 from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
+from tenants.clock import database_now
 
 Refusals = dict[UUID, str]
 _ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
@@ -33,7 +34,7 @@ def pause(jobs: Sequence[Job]) -> Refusals:
     if pausing:
         lifecycle.hand_back(job_ids=_ids(pausing))
         lifecycle.hold(job_ids=_ids(pausing), held=True)
-        _set(pausing, JobStatus.PAUSED, now=history.database_now())
+        _set(pausing, JobStatus.PAUSED, now=database_now())
     return refusals
 
 
@@ -46,16 +47,17 @@ def resume(jobs: Sequence[Job]) -> Refusals:
     paused = _others(jobs, JobStatus.ACTIVE, refusals)
     if not paused:
         return refusals
-    now, debts, resuming = history.database_now(), [], []
+    now, debts, resuming = database_now(), [], []
+    pauses = lifecycle.paused_since(job_ids=_ids(paused))
     for job in paused:
         try:
-            debts.append(owed(job=job, now=now))
+            debts.append(owed(job=job, now=now, paused_at=pauses[job.id]))
             job.next_fire_at = next_fire(definitions.schedule_of(job), after=now)
             resuming.append(job)
         except ScheduleError as error:
             refusals[job.id] = str(error)
     record(debts)
-    lifecycle.skip_paused(job_ids=_ids(resuming), now=now)
+    lifecycle.skip_paused({job.id: pauses[job.id] for job in resuming}, now=now)
     lifecycle.hold(job_ids=_ids(resuming), held=False)
     wake_beats()
     _set(resuming, JobStatus.ACTIVE, now=now)
@@ -67,7 +69,7 @@ def cancel(jobs: Sequence[Job]) -> Refusals:
     ending = _others(jobs, JobStatus.CANCELLED, {})
     if ending:
         catchup.end(job_ids=_ids(ending))
-        now = history.database_now()
+        now = database_now()
         record(debts_of(ending, now=now, ending=True))
         lifecycle.cancel_jobs(job_ids=_ids(ending))
         for job in ending:
@@ -79,19 +81,32 @@ def cancel(jobs: Sequence[Job]) -> Refusals:
 def delete(jobs: Sequence[Job]) -> Refusals:
     """Cancel these and take them out of sight; their names are free again. Refused to none."""
     cancel(jobs)
-    now = history.database_now()
+    now = database_now()
     Job.objects.filter(id__in=_ids(jobs)).update(deleted_at=now, updated_at=now)
     for job in jobs:
         job.deleted_at = job.updated_at = now
     return {}
 
 
-def debts_of(jobs: Sequence[Job], *, now: datetime, ending: bool = False) -> list[Debt]:
-    """What these owe. A schedule that cannot be computed names no instants."""
+def pauses_of(jobs: Iterable[Job]) -> dict[UUID, datetime]:
+    """Since when those of them are paused that are."""
+    paused = [job.id for job in jobs if job.status == JobStatus.PAUSED]
+    return lifecycle.paused_since(job_ids=paused) if paused else {}
+
+
+def debts_of(
+    jobs: Sequence[Job],
+    *,
+    now: datetime,
+    ending: bool = False,
+    pauses: Mapping[UUID, datetime] | None = None,
+) -> list[Debt]:
+    """What these owe. A schedule that cannot be computed names no instants. ``pauses``: ``pauses_of``, if known."""
+    pauses = pauses_of(jobs) if pauses is None else pauses
     debts = []
     for job in jobs:
         with suppress(ScheduleError):
-            debts.append(owed(job=job, now=now, ending=ending))
+            debts.append(owed(job=job, now=now, paused_at=pauses.get(job.id), ending=ending))
     return debts
 
 

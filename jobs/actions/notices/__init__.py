@@ -2,45 +2,27 @@
 
 from typing import Any
 
-from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
-
-from jobs.actions.fields import Fields
 from jobs.actions.vault import check_secrets
-from jobs.core.errors import InvalidInput
 from jobs.handlers import registry
-from jobs.store.events.notices import WORDS
+from jobs.models import Job
+from jobs.shapes.notify import Notify
 from tenants.models import Tenant
 
-ON = tuple(WORDS.values())
 #: What triggers become events of only where somebody asks for it.
 _WATCHED = frozenset({"succeeded", "failed"})
-_LONGEST_ADDRESS = 254
 
 
-def read_notify(given: object, *, tenant: Tenant | None) -> dict[str, Any]:
-    """Check a ``notify`` object and return what is stored of it. Raises ``InvalidInput`` by member.
+def check_secrets_of(notify: dict[str, Any] | None, *, tenant: Tenant, base: Job | Tenant | None) -> None:
+    """Refuse a ``notify`` whose URL refers to secrets that ``tenant`` does not have. Raises ``InvalidInput``.
 
-    Secrets that its URL refers to are looked for among ``tenant``'s; without one they are not.
+    What ``base`` has already is left alone: a secret may have been deleted since.
     """
-    if not isinstance(given, dict):
-        raise InvalidInput(
-            {"": 'Must be an object such as {"on": ["dead"], "url": "https://ops.example/hook"}.'}
-        )
-    fields = Fields(given, known=("on", "url", "email"))
-    on, url, email = fields.get("on"), fields.get("url"), fields.get("email")
-    if not isinstance(on, list) or not on or not all(isinstance(word, str) and word in ON for word in on):
-        fields.complain("on", f"Must be a list of some of {', '.join(ON)}.")
-    if url is None and email is None:
-        fields.complain("url", "Give a url, an email, or both.")
-    if url is not None:
-        fields.collect(lambda: _check_url(url, tenant))
-    if email is not None:
-        fields.collect(lambda: _check_email(email))
-    fields.finish()
-    stored = {"on": [word for word in ON if word in on], "url": url, "email": email}
-    return {name: value for name, value in stored.items() if value is not None}
+    webhook = registry.get("webhook")
+    assert webhook.secrets is not None
+    assert webhook.target is not None
+    if notify and "url" in notify and not (base and notify == base.notify):
+        names = [name for some in webhook.secrets(notify).values() for name in some]
+        check_secrets({"url": names}, tenant=tenant, target=webhook.target(notify))
 
 
 def is_watched(notify: dict[str, Any] | None) -> bool:
@@ -53,31 +35,8 @@ def set_tenant_notify(*, tenant: Tenant, notify: object) -> dict[str, Any] | Non
 
     May be repeated. Returns what is stored.
     """
-    stored = (
-        None if notify is None else read_notify(notify, tenant=tenant if notify != tenant.notify else None)
-    )
+    stored = None if notify is None else Notify.read(notify).stored()
+    check_secrets_of(stored, tenant=tenant, base=tenant)
     tenant.notify, tenant.watched = stored, is_watched(stored)
     tenant.save(update_fields=["notify", "watched", "updated_at"])
     return stored
-
-
-def _check_url(url: object, tenant: Tenant | None) -> None:
-    webhook = registry.get("webhook")
-    try:
-        webhook.parse({"url": url})
-    except InvalidInput as error:
-        raise InvalidInput({"url": [text for texts in error.errors.values() for text in texts]}) from None
-    if tenant is not None and webhook.secrets is not None:
-        wanted = webhook.secrets({"url": url})
-        check_secrets({"url": [name for names in wanted.values() for name in names]}, tenant=tenant)
-
-
-def _check_email(email: object) -> None:
-    if not settings.EMAIL_HOST:
-        raise InvalidInput({"email": "This installation sends no e-mail; give a url."})
-    try:
-        if not isinstance(email, str) or len(email) > _LONGEST_ADDRESS:
-            raise ValidationError("")
-        validate_email(email)
-    except ValidationError:
-        raise InvalidInput({"email": "Must be an e-mail address such as ops@example.com."}) from None

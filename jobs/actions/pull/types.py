@@ -4,30 +4,27 @@ A type that still has jobs cannot be withdrawn: their firings would wait for eve
 the type's row against that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from jobs.actions.fields import Fields
 from jobs.actions.pull import json_schema
 from jobs.actions.pull.json_schema import Allowance
-from jobs.actions.schedules import seconds
 from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.core.pull import LONGEST_NAME, is_pull, shown_name, stored_name
 from jobs.core.states import UNFINISHED
 from jobs.handlers import registry
-from jobs.handlers.registry import UnknownJobType
+from jobs.handlers.registry import JobType, UnknownJobType
 from jobs.models import Job, PullType, Trigger
-from jobs.store import db, history, pull
+from jobs.shapes.pull import Declaration
+from jobs.shapes.terms import seconds
+from jobs.store import db, pull
+from tenants.clock import database_now
 from tenants.models import Tenant
 
 #: Pull types a tenant may have; each is a lane to every beat.
 MOST_TYPES = 100
-LONGEST_TIMEOUT_SECONDS = 86_400
-LONGEST_DESCRIPTION = 500
-MOST_IN_FLIGHT = 1_000_000
-FIELDS = ("description", "payload_schema", "timeout_seconds", "max_in_flight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +36,52 @@ class Kind:
     check: Callable[[Any], None]
     target: Callable[[dict[str, Any]], str] | None = None
     secrets: Callable[[dict[str, Any]], dict[str, list[str]]] | None = None
+    max_timeout: timedelta | None = None
+    sends_to: Callable[[dict[str, Any]], str] | None = None
 
 
-def kind_of(name: object, *, tenant: Tenant, allowance: Allowance | None = None) -> Kind:
+def own_name(name: object, *, tenant: Tenant) -> str:
+    """The name of a pull type that ``tenant`` may mean by ``name``; empty where it can mean none."""
+    if not isinstance(name, str):
+        return ""
+    shown = shown_name(name) if name.endswith(stored_name("", tenant_id=tenant.id)) else name
+    return shown if registry.NAME.fullmatch(shown) else ""
+
+
+def kind_of(
+    name: object, *, tenant: Tenant, allowance: Allowance | None = None, undeclared: Collection[str] = ()
+) -> Kind:
     """The type that ``tenant`` calls ``name``, its own before a registered one. Raises ``UnknownJobType``.
 
-    ``allowance`` is shared by those whose payloads one call checks.
+    ``allowance`` is shared by those whose payloads one call checks; ``undeclared`` are known to be no types of its own.
     """
-    shown = (
-        shown_name(name)
-        if isinstance(name, str) and name.endswith(stored_name("", tenant_id=tenant.id))
-        else name
-    )
-    own = _find(tenant, shown) if isinstance(shown, str) else None
+    asked = own_name(name, tenant=tenant)
+    own = _find(tenant, asked) if asked and asked not in undeclared else None
     if own is not None:
         return Kind(own.job_type, own.timeout, _check_of(own, allowance or Allowance()))
     try:
         registered = registry.get(name)  # type: ignore[arg-type]
-        if registered.name.startswith(registry.SYSTEM_PREFIX):
-            raise UnknownJobType(registered.name, known=())
     except UnknownJobType:
         raise UnknownJobType(str(name), known=names(tenant)) from None
+    if registered not in offered(tenant):
+        raise UnknownJobType(str(name), known=names(tenant), switched_off=not registered.is_system)
     return Kind(
         registered.name,
         registered.timeout,
         lambda payload: registry.validate_payload(registered.name, payload),
         registered.target,
         registered.secrets,
+        registered.max_timeout and registered.max_timeout(),
+        registered.sends_to,
     )
 
 
 class Kinds:
     """``kind_of`` for many jobs of one tenant: each word is looked up once."""
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, *, undeclared: Collection[str] = ()) -> None:
         self._tenant = tenant
+        self._undeclared = undeclared
         self._found: dict[str, Kind | UnknownJobType] = {}
         self._allowance = Allowance()
 
@@ -82,7 +90,9 @@ class Kinds:
             return kind_of(name, tenant=self._tenant)  # which will raise
         if name not in self._found:
             try:
-                self._found[name] = kind_of(name, tenant=self._tenant, allowance=self._allowance)
+                self._found[name] = kind_of(
+                    name, tenant=self._tenant, allowance=self._allowance, undeclared=self._undeclared
+                )
             except UnknownJobType as error:
                 self._found[name] = error
         found = self._found[name]
@@ -94,7 +104,12 @@ class Kinds:
 def names(tenant: Tenant) -> list[str]:
     """Every job type the tenant may use."""
     own = PullType.objects.filter(tenant=tenant).values_list("name", flat=True)
-    return sorted({*own, *(job_type.name for job_type in registry.public_types())})
+    return sorted({*own, *(job_type.name for job_type in offered(tenant))})
+
+
+def offered(tenant: Tenant) -> list[JobType]:
+    """The registered types that the tenant may use, by name."""
+    return [kind for kind in registry.public_types() if kind.name not in tenant.disabled_types]
 
 
 def types_of(tenant: Tenant) -> list[PullType]:
@@ -116,7 +131,7 @@ def claimable(*, tenant: Tenant, name: str) -> str:
     try:
         return find_type(tenant=tenant, name=name).job_type
     except NotFound:
-        if name in {kind.name for kind in registry.public_types() if kind.pull}:
+        if name in {kind.name for kind in offered(tenant) if kind.pull}:
             return name
         raise
 
@@ -132,7 +147,7 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
         raise Conflict(f"{name} is a job type of this installation; choose another name.", field="name")
     with db.atomic():
         Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
-        now = history.database_now()
+        now = database_now()
         found = _find(tenant, name)
         if found is None and len(types_of(tenant)) >= MOST_TYPES:
             raise Conflict(f"There are {MOST_TYPES} pull types already; delete one.", field="name")
@@ -180,27 +195,19 @@ def representation(declared: PullType) -> dict[str, Any]:
 
 
 def _parse(name: str, declaration: object) -> dict[str, Any]:
-    if not isinstance(declaration, dict):
-        raise InvalidInput({"": "A job type is a JSON object."})
-    fields = Fields(declaration, known=FIELDS)
+    """The columns of the declaration. Raises ``InvalidInput``."""
     if not registry.NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        fields.complain(
-            "name",
-            f"Use 1 to {LONGEST_NAME} lower-case letters, digits, '_' and '.', beginning with a letter.",
-        )
-    schema = fields.get("payload_schema")
-    if schema is not None:
-        fields.collect(lambda: json_schema.check_schema(schema, field="payload_schema"))
-    columns = {
-        "description": fields.text("description", LONGEST_DESCRIPTION),
-        "payload_schema": schema,
-        "timeout": fields.seconds(
-            "timeout_seconds", 1, LONGEST_TIMEOUT_SECONDS, default=timedelta(seconds=60)
-        ),
-        "max_in_flight": fields.number("max_in_flight", 1, MOST_IN_FLIGHT, whole=True),
+        right = f"1 to {LONGEST_NAME} lower-case letters, digits, '_' and '.', beginning with a letter"
+        raise InvalidInput({"name": f"Use {right}."})
+    declared = Declaration.read(declaration)
+    if declared.payload_schema is not None:
+        json_schema.check_schema(declared.payload_schema, field="payload_schema")
+    return {
+        "description": declared.description,
+        "payload_schema": declared.payload_schema,
+        "timeout": timedelta(seconds=declared.timeout_seconds),
+        "max_in_flight": declared.max_in_flight,
     }
-    fields.finish()
-    return columns
 
 
 def _find(tenant: Tenant, name: str) -> PullType | None:
@@ -211,9 +218,15 @@ def _find(tenant: Tenant, name: str) -> PullType | None:
 
 def _check_of(declared: PullType, allowance: Allowance) -> Callable[[Any], None]:
     schema = declared.payload_schema
-    fits = None if schema is None else json_schema.Check(schema, allowance)
+    fits, outdated = None, ""
+    try:
+        fits = None if schema is None else json_schema.Check(schema, allowance)
+    except InvalidInput as error:
+        outdated = f"Its payload_schema is not taken any longer; declare the type again. {error}"
 
     def check(payload: Any) -> None:
+        if outdated:
+            raise InvalidInput({"job_type": outdated})
         if not isinstance(payload, dict):
             raise InvalidInput({"payload": "A payload is a JSON object, such as {}."})
         if fits is not None:

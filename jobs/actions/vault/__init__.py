@@ -1,25 +1,30 @@
-"""Secrets that a definition refers to: whoever writes it learns of one that is not there, not the firing."""
+"""Secrets that a definition refers to: whoever writes it learns of one that is not there, or not for its target."""
 
 from collections.abc import Mapping, Sequence
 
 from jobs.core.errors import InvalidInput
+from jobs.handlers.placeholders import may_be_sent, not_for
 from tenants.models import Tenant
-from tenants.vault.secrets import missing
+from tenants.vault.secrets import hosts_of
 
 
-def check_secrets(wanted: Mapping[str, Sequence[str]], *, tenant: Tenant) -> None:
+def check_secrets(wanted: Mapping[str, Sequence[str]], *, tenant: Tenant, target: str | None) -> None:
     """Refuse fields that refer to secrets ``tenant`` does not have; ``wanted`` names them by field. One look-up.
+
+    And to those that are not for ``target``, the host that would be sent them; None: it is not known before they run.
 
     Raises ``InvalidInput`` under each such field.
     """
-    unknown = missing(tenant=tenant, names={name for names in wanted.values() for name in names})
-    errors = {
-        field: [
-            f"There is no secret {name}; create it first, by PUT /secrets/{name}."
-            for name in dict.fromkeys(names)
-            if name in unknown
-        ]
-        for field, names in wanted.items()
-    }
-    if unknown:
-        raise InvalidInput({field: messages for field, messages in errors.items() if messages})
+    hosts = hosts_of(tenant=tenant, names={name for names in wanted.values() for name in names})
+    errors: dict[str, list[str]] = {}
+    for field, names in wanted.items():
+        for name in dict.fromkeys(names):
+            if name not in hosts:
+                wrong = f"There is no secret {name}; create it first, by PUT /secrets/{name}."
+            elif target is not None and not may_be_sent(target, hosts=hosts[name]):
+                wrong = not_for(target, name=name, hosts=hosts[name])
+            else:
+                continue
+            errors.setdefault(field, []).append(wrong)
+    if errors:
+        raise InvalidInput(errors)

@@ -6,7 +6,7 @@ by any other column would sort the whole table. Related rows are prefetched: one
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +15,12 @@ from django.contrib.admin.options import ModelAdmin as DjangoModelAdmin
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import DropdownFilter
 from unfold.views import ChangeList
 
-from jobs.store.history import database_now
+from jobs.models.fields import first_id_since
+from tenants.clock import database_now
+from tenants.console import ConsoleAdmin
 
 MOST_PAGES = 200
 
@@ -69,7 +70,7 @@ class UncountedChangeList(ChangeList):
         return list(self.model_admin.get_ordering(request))
 
 
-class UncountedAdmin(ModelAdmin):
+class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
     ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in.
@@ -146,11 +147,6 @@ class CreatedWithin(DropdownFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         span = self.SPANS.get(self.value() or "")
         return queryset.filter(id__gte=first_id_since(database_now() - span[1])) if span else queryset
-
-
-def first_id_since(instant: datetime) -> UUID:
-    """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
-    return UUID(int=int(instant.timestamp() * 1000) << 80)
 
 
 def words(values: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -9,14 +9,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from unfold.admin import ModelAdmin
+from django.http import Http404, HttpRequest, HttpResponseBase
 from unfold.dataclasses import ActionDialog
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from jobs.core.errors import CarillonError
+from tenants.console import ConsoleAdmin, back_to
 
 
 def button(
@@ -34,14 +34,7 @@ def button(
     return action(description=title, permissions=[permission], icon=icon, variant=variant, dialog=dialog)
 
 
-def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
-    """To ``url``, whether the dialog was confirmed within the page or without JavaScript."""
-    if request.headers.get("HX-Request"):
-        return HttpResponse(headers={"HX-Redirect": url})
-    return HttpResponseRedirect(url)
-
-
-class OperableAdmin(ModelAdmin):
+class OperableAdmin(ConsoleAdmin):
     """Whoever may change a model may operate its rows, even rows that nobody can edit."""
 
     def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:

@@ -11,7 +11,7 @@ from unfold.contrib.filters.admin import DropdownFilter, TextFilter
 from jobs.admin.shared.cells import NOTHING, coloured_label, instant_cell, json_cell
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
 from jobs.models import Change
-from jobs.store.history import database_now
+from tenants.clock import database_now
 
 COLOURS = {Change.Action.CREATED: "success", Change.Action.DELETED: "danger"}
 LONGEST = 200

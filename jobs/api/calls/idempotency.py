@@ -3,8 +3,9 @@
 Every write of every ``Endpoint`` understands the header, a new one too: ``Endpoint.initial`` puts ``once`` around its
 handler. What is written and the answer are one transaction. A crash before its commit leaves neither, so that the
 retry does the work; a crash after it leaves both, so that the retry gets the answer. Keys are a tenant's own and
-last a day. Whoever comes while the first is at work is sent away with 409, and another request under the same key with
-422. An answer 5xx is never kept, for it says nothing of what is to come.
+last a day; what is kept of one tenant's answers is bounded. Whoever comes while the first is at work is sent away with
+409, and another request under the same key with 422. An answer 5xx is never kept, for it says nothing of what is to
+come.
 """
 
 import json
@@ -32,6 +33,9 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 #: Printable ASCII without blanks; may be quoted, as the IETF's draft has it.
 _KEY = re.compile(r'(?P<quote>"?)(?P<key>[!#-\[\]-~]{1,255})(?P=quote)')
+#: One answer, and all of a tenant's with 500 bytes beside each: a million of usual size a day.
+MAX_ANSWER_BYTES = 1 << 20
+MAX_KEPT_BYTES = 1 << 30
 #: What of an answer is repeated beside its body.
 _HEADERS = ("Content-Type", "ETag", "Location", "Retry-After")
 
@@ -51,6 +55,27 @@ class KeyReused(APIException):
     )
 
 
+class AnswersFull(APIException):
+    status_code = 429
+    kind = "answers-full"
+    wait = 3600
+
+    def __init__(self, kept: int) -> None:
+        super().__init__(
+            f"The answers kept for your {HEADER}s take {kept:,} of {MAX_KEPT_BYTES:,} bytes, each for a day. Nothing "
+            "was done: send it without the header, or come again when the first of them have gone."
+        )
+
+
+class AnswerTooLong(APIException):
+    status_code = 413
+    kind = "answer-too-long"
+    default_detail = (
+        f"The answer is too long to be kept for its {HEADER}, so nothing was done: ask for less at once, or send it "
+        "without the header."
+    )
+
+
 def once(view: "Endpoint", handler: Callable[..., Any]) -> Callable[..., HttpResponseBase]:
     """``handler`` of ``view``, done once for each key, with its answer, in one transaction."""
 
@@ -65,6 +90,8 @@ def once(view: "Endpoint", handler: Callable[..., Any]) -> Callable[..., HttpRes
                 if bytes(kept.fingerprint) != fingerprint:
                     raise KeyReused
                 return _answer(kept.status, kept.headers | {REPLAYED: "true"}, bytes(kept.body))
+            if (kept_bytes := answers.kept_bytes(tenant_id=tenant_id)) > MAX_KEPT_BYTES:
+                raise AnswersFull(kept_bytes)
             response = _attempt(view, handler, request, *args, **kwargs)
             if response.status_code >= 500:
                 transaction.set_rollback(True)
@@ -72,6 +99,8 @@ def once(view: "Endpoint", handler: Callable[..., Any]) -> Callable[..., HttpRes
             status, headers = response.status_code, _headers(response)
             hidden = view.shown_once if status < 300 else ()
             body = _rendered({**response.data, **dict.fromkeys(hidden)} if hidden else response.data)
+            if len(body) > MAX_ANSWER_BYTES:
+                raise AnswerTooLong
             answers.keep(
                 tenant_id=tenant_id,
                 key=key,

@@ -1,21 +1,53 @@
-"""How often a key may call: so many times a second, some more at once, counted in Redis by every web process together.
+"""How often a key may call: so many times a second, some more at once, counted in Redis by all web processes together.
 
-Each answer says how the caller stands, in the headers of draft-ietf-httpapi-ratelimit-headers; one too many is answered
-429 with ``Retry-After``. A limit guards against accidents and must not be one: while Redis is away all is let through.
+A call costs one token, or what ``costs`` says: a bulk as much as its jobs one by one, a long body by its bytes, which
+are paid for before they are read. One that costs more than the
+burst waits for a full bucket; what is missing is saved afterwards, as far as that is remembered. Each answer says how
+the caller stands, in the headers of draft-ietf-httpapi-ratelimit-headers; one too many is answered 429 with
+``Retry-After``. No call waits for Redis longer than 100 ms in all; while Redis is slow or away each process counts by
+itself.
 """
 
 import math
 from typing import Any
 
 from django.http import HttpResponseBase
+from rest_framework.exceptions import APIException, ErrorDetail, Throttled
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from jobs.api.calls.costs import Cost, cost_of, cost_of_body
 from jobs.conf import engine_settings
-from jobs.limits import Bucket, Standing, shared_buckets
+from jobs.limits import DEBT_SECONDS, Bucket, Standing, shared_buckets
 from tenants.models import ApiKey
 
 _NOTED = "carillon_rate"
+
+
+class TooCostly(Throttled):
+    """The key has tokens left, but fewer than this request costs. Nothing was done."""
+
+    kind = "too-many-requests"
+
+    def __init__(self, cost: Cost, standing: Standing, wait: float) -> None:
+        super().__init__(wait=wait)
+        self.detail = ErrorDetail(
+            f"This request costs {cost.tokens:,} tokens of the key's rate, and {standing.remaining:,} are left. Come "
+            f"again in {math.ceil(wait)} seconds{', or send less at once' if cost.each else ''}."
+        )
+
+
+class NeverAffordable(APIException):
+    """It costs more than the key can ever have. Nothing was done."""
+
+    status_code = 413
+    kind = "too-costly"
+
+    def __init__(self, cost: Cost, most: int) -> None:
+        super().__init__(
+            f"This request costs {cost.tokens:,} tokens of the key's rate, one for each {cost.each}; the key can pay "
+            f"{most:,} at once. Send at most as many."
+        )
 
 
 class KeyRate(BaseThrottle):
@@ -26,14 +58,55 @@ class KeyRate(BaseThrottle):
 
     def allow_request(self, request: Request, view: Any) -> bool:
         bucket = bucket_of(request.auth) if isinstance(request.auth, ApiKey) else None
-        self._standing = shared_buckets().count(bucket) if bucket else None
+        self._standing = shared_buckets().take(bucket) if bucket else None
         if bucket is None or self._standing is None:
             return True
-        setattr(request._request, _NOTED, (bucket, self._standing))
-        return not self._standing.limited
+        setattr(request._request, _NOTED, (bucket, self._standing, 1))
+        if self._standing.granted:
+            self._weigh(request, bucket, self._standing)
+        return self._standing.granted > 0
+
+    def _weigh(self, request: Request, bucket: Bucket, standing: Standing) -> None:
+        """Take what the request costs beyond its first token. Raises ``TooCostly``."""
+        match = request._request.resolver_match
+        of_body = cost_of_body(_length(request))
+        self._affordable(of_body, request, bucket, standing)
+        of_call = cost_of(
+            match.url_name if match else None,
+            str(request.method),
+            body=lambda: request.data,
+            query=request.query_params,
+        )
+        tokens = self._affordable(max(of_body, of_call), request, bucket, standing)
+        if tokens > 1:
+            shared_buckets().spend({bucket: tokens - 1})
+            left = standing._replace(
+                remaining=max(0, standing.remaining - tokens + 1),
+                reset_after_seconds=standing.reset_after_seconds + (tokens - 1) * bucket.interval,
+            )
+            setattr(request._request, _NOTED, (bucket, left, tokens))
+
+    @staticmethod
+    def _affordable(cost: Cost, request: Request, bucket: Bucket, standing: Standing) -> int:
+        """The tokens to take for ``cost``, of which one is taken. Raises ``TooCostly``, ``NeverAffordable``."""
+        payable = bucket.burst + int(DEBT_SECONDS * bucket.per_second)
+        if cost.tokens > payable and cost.each:
+            raise NeverAffordable(cost, payable)
+        tokens = min(cost.tokens, payable)
+        missing = min(tokens, bucket.burst) - 1 - standing.remaining
+        if missing > 0:
+            setattr(request._request, _NOTED, (bucket, standing, tokens))
+            raise TooCostly(cost, standing, max(1.0, missing * bucket.interval))
+        return tokens
 
     def wait(self) -> float | None:
         return max(1.0, self._standing.retry_after_seconds) if self._standing else None
+
+
+def _length(request: Request) -> int:
+    """The bytes of the body, as announced: no more of them are read."""
+    announced = request.META.get("CONTENT_LENGTH") or ""
+    return int(announced) if announced.isascii() and announced.isdigit() else 0
 
 
 def bucket_of(key: ApiKey) -> Bucket | None:
@@ -50,9 +123,11 @@ def note(request: Request, response: HttpResponseBase) -> None:
     noted = getattr(request._request, _NOTED, None)
     if noted is None:
         return
-    bucket, standing = noted
+    bucket, standing, cost = noted
     window = max(1, math.ceil(bucket.burst / bucket.per_second))
     response.headers["RateLimit-Policy"] = f'"key";q={bucket.burst};w={window}'
     response.headers["RateLimit"] = (
         f'"key";r={standing.remaining};t={max(1, math.ceil(standing.reset_after_seconds))}'
     )
+    if cost > 1:
+        response.headers["RateLimit-Cost"] = str(cost)

@@ -1,4 +1,4 @@
-"""What an operation is about: the filters of ``GET /jobs`` or ``GET /triggers``, given as a JSON object of texts.
+"""Filters of lists (``GET /jobs``, ``/triggers``, ``/dead-letters``), given as a JSON object of texts.
 
 The same objects answer for what a list shows and what an operation acts on. Walks by id, and looks at a bounded number
 of rows at a time, as lists do.
@@ -12,12 +12,11 @@ from django.db.models import QuerySet
 from rest_framework.exceptions import ValidationError
 
 from jobs.actions.bulk.operations import Selection
-from jobs.actions.fields import Fields
-from jobs.api.filters import JobFilter, ListFilter, TriggerFilter
-from jobs.core.errors import InvalidInput
-from jobs.core.states import TriggerState
+from jobs.api.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter
+from jobs.core.errors import InvalidInput, unknown
 from jobs.models import Job, Trigger
 from jobs.models.calls.operation import TRIGGER_VERBS
+from jobs.models.trigger import DEAD_LETTERS
 from tenants.models import Tenant
 
 #: Rows that one slice looks at, and a dry run.
@@ -26,20 +25,36 @@ SLICE_ROWS, DRY_RUN_ROWS = 10_000, 100_000
 
 def read_filter(wanted: object, *, verb: str, tenant: Tenant) -> dict[str, str]:
     """``wanted`` if it is a filter of what ``verb`` acts on; raises ``InvalidInput`` and ``ValidationError``."""
+    texts = _texts(wanted, kind=_kind(verb))
+    _check(_filters(texts, verb=verb, tenant_id=tenant.id))
+    return texts
+
+
+def dead_letters(wanted: object, *, tenant: Tenant) -> QuerySet[Trigger]:
+    """The dead letters that pass the filters of ``GET /dead-letters``; raises as ``read_filter`` does."""
+    texts = _texts(wanted, kind=DeadLetterFilter)
+    filters = DeadLetterFilter(texts, Trigger.objects.filter(DEAD_LETTERS, tenant=tenant))
+    _check(filters)
+    return filters.qs
+
+
+def _texts(wanted: object, *, kind: type[ListFilter]) -> dict[str, str]:
+    """``wanted`` if it is an object of texts that ``kind`` knows."""
     if not isinstance(wanted, dict):
         raise InvalidInput({"filter": "Must be an object; {} means all of them."})
-    fields = Fields(wanted, known=tuple(_kind(verb).base_filters))
-    for name, value in wanted.items():
-        if not isinstance(value, str) or not value.strip():
-            fields.complain(
-                name, "Must be a text that says something, as in a query; leave it out to mean all."
-            )
-    if fields.errors:
-        raise InvalidInput(fields.errors).under("filter")
-    filters = _filters(wanted, verb=verb, tenant_id=tenant.id)
+    texts = {name: text for name, text in wanted.items() if text is not None}
+    errors = unknown(texts, known=tuple(kind.base_filters))
+    for name in sorted(kind.base_filters.keys() & texts.keys()):
+        if not isinstance(texts[name], str) or not texts[name].strip():
+            errors[name] = "Must be a text that says something, as in a query; leave it out to mean all."
+    if errors:
+        raise InvalidInput(errors).under("filter")
+    return texts
+
+
+def _check(filters: ListFilter) -> None:
     if not filters.is_valid():
         raise ValidationError({"filter": filters.errors})
-    return wanted
 
 
 def select(operation: Any, most: int) -> Selection:
@@ -71,7 +86,7 @@ def _filters(wanted: Mapping[str, str], *, verb: str, tenant_id: int) -> ListFil
     if verb in TRIGGER_VERBS:
         rows = Trigger.objects.filter(tenant_id=tenant_id)
         if "state" not in wanted:
-            rows = rows.filter(state=TriggerState.DEAD)
+            rows = rows.filter(DEAD_LETTERS)
     else:
         rows = Job.objects.filter(tenant_id=tenant_id, deleted_at=None)
     filters = _kind(verb)(dict(wanted), rows)

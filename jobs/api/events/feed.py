@@ -13,12 +13,12 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.actions.schedules import instant_text
 from jobs.api.events.stream import stream
 from jobs.api.schema import endpoint
 from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
+from jobs.core.instants import instant_text
 from jobs.store import events
 from jobs.store.events import START, Place
 
@@ -114,7 +114,7 @@ class EventsView(Endpoint):
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
         limit = limit_of(request)
-        rows = events.page(tenant_id=self.tenant.id, after=after, limit=limit)
+        rows = events.page(tenant_id=self.tenant.id, after=after, limit=limit + 1)
         return page_of(rows, after=after, limit=limit, present=_present)
 
 
@@ -142,9 +142,13 @@ def limit_of(request: Request) -> int:
 def page_of(
     rows: Sequence[Any], *, after: Place, limit: int, present: Callable[[Any], dict[str, Any]]
 ) -> Response:
-    """The answer of a feed: its rows, the place behind the last of them, and whether there may be more."""
-    last = id_of(rows[-1] if rows else after)
-    return Response({"results": [present(row) for row in rows], "cursor": last, "more": len(rows) == limit})
+    """The answer of a feed: its rows, the place behind the last of them, and whether there is more.
+
+    ``rows`` were read with ``limit + 1``: the one too many tells that there is more.
+    """
+    shown = rows[:limit]
+    last = id_of(shown[-1] if shown else after)
+    return Response({"results": [present(row) for row in shown], "cursor": last, "more": len(rows) > limit})
 
 
 def id_of(row: Any) -> str:

@@ -6,15 +6,17 @@ from rest_framework.response import Response
 
 from jobs.actions import notices
 from jobs.api.schema import endpoint
-from jobs.api.serializers.jobs import NotifySerializer
 from jobs.api.views.base import Endpoint
+from jobs.shapes.notify import Notify
 
 
 class TenantNotifyView(Endpoint):
+    reads_tenant = True
+
     @endpoint(
         "Say who is told of what becomes of your jobs, but of those with a notify of their own",
-        request=NotifySerializer,
-        responses={200: NotifySerializer},
+        request=Notify,
+        responses={200: Notify},
         examples=[
             OpenApiExample(
                 "Dead letters and pauses",

@@ -4,16 +4,11 @@ A stream holds a thread of the web server and, between two looks, no database co
 and per tenant, so that streams cannot crowd out requests.
 """
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rest_framework.exceptions import APIException, Throttled
-
-from jobs.conf import engine_settings
-from jobs.engine.pull.offers import places
+from jobs.engine.pull.waiting import places
 from jobs.store import db, events
 from jobs.store.events import Place
 from jobs.telemetry import get_logger
@@ -25,23 +20,15 @@ LONGEST_SECONDS = 60.0
 PAGE = 500
 #: What a client waits before it connects again.
 RETRY_MS = 1000
-_lock = threading.Lock()
-_streams: Counter[int] = Counter()
-
-
-class NoPlace(APIException):
-    status_code = 503
-    default_detail = "This server holds as many waiting requests as it may; try again, or read pages."
-    wait = 2
 
 
 def stream(*, tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> Iterator[str]:
     """The feed from ``after`` on, as text. ``render`` gives id, kind and JSON of a row.
 
-    Takes a place at once: raises ``Throttled`` when the tenant has half of all, ``NoPlace`` when there is none. The
-    place is free again when the iterator is closed, read to its end or not.
+    Takes a place at once, or raises ``Crowded``. The place is free again when the iterator is closed, read to its end
+    or not.
     """
-    _take(tenant_id)
+    places().take(tenant_id)
     return _Stream(tenant_id, after, render)
 
 
@@ -66,7 +53,7 @@ class _Stream:
         self._text.close()
         if self._open:
             self._open = False
-            _leave(self._tenant_id)
+            places().leave(self._tenant_id)
 
 
 def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> Any:
@@ -76,7 +63,7 @@ def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, 
     while True:
         try:
             rows: Sequence[Any] = events.page(tenant_id=tenant_id, after=after, limit=PAGE)
-        except db.DISCONNECTED as error:
+        except db.TRANSIENT as error:
             log.warning("database away", what="events", error=str(error).strip().splitlines()[:1])
             return
         for row in rows:
@@ -93,20 +80,3 @@ def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, 
             if not db.in_transaction():
                 db.disconnect()
             time.sleep(LOOK_SECONDS)
-
-
-def _take(tenant_id: int) -> None:
-    with _lock:
-        if _streams[tenant_id] >= max(1, engine_settings().long_polls // 2):
-            raise Throttled(wait=2, detail="You have as many streams here as you may; close one.")
-        if not places().acquire(blocking=False):
-            raise NoPlace
-        _streams[tenant_id] += 1
-
-
-def _leave(tenant_id: int) -> None:
-    with _lock:
-        _streams[tenant_id] -= 1
-        if not _streams[tenant_id]:
-            del _streams[tenant_id]
-    places().release()

@@ -7,12 +7,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.actions.schedules import instant_text
 from jobs.api.events.feed import MOST, PLACE, id_of, limit_of, page_of, place_of
 from jobs.api.schema import endpoint
 from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
+from jobs.core.instants import instant_text
 from jobs.models import Change
 from jobs.store import trail
 from jobs.store.events import START
@@ -106,7 +106,7 @@ class AuditView(Endpoint):
         given = request.query_params.get("after")
         after = START if given is None else place_of(given, field="after")
         limit = limit_of(request)
-        rows = self._rows(after=after, limit=limit, object_id=request.query_params.get("object_id"))
+        rows = self._rows(after=after, limit=limit + 1, object_id=request.query_params.get("object_id"))
         return page_of(rows, after=after, limit=limit, present=_present)
 
     def _rows(self, *, after: Any, limit: int, object_id: str | None) -> list[Any]:

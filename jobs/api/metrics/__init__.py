@@ -23,13 +23,17 @@ from prometheus_client.registry import Collector
 from jobs.api.views.health import broker_answers
 from jobs.store import db
 from jobs.store.insight.metrics import Figures, figures
+from jobs.store.insight.workers import shared_names
 from jobs.telemetry import get_logger
 
 log = get_logger()
 KEPT_SECONDS = 5.0
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Whoever sends one of these came through a proxy, whose own address says nothing.
-_FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
+#: What Prometheus and curl send of themselves. Any other header may be a proxy's, whose own address says nothing.
+_PLAIN = {
+    "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "host",
+    "user-agent", "x-prometheus-scrape-timeout-seconds",
+}  # fmt: skip
 
 
 class _Kept:
@@ -75,7 +79,7 @@ def may_read(request: HttpRequest) -> bool:
     except ValueError:  # a socket of the machine's, which whoever stands before it shares with all
         return False
     own = getattr(address, "ipv4_mapped", None) or address
-    return own.is_loopback and not any(name in request.headers for name in _FORWARDED)
+    return own.is_loopback and all(name.lower() in _PLAIN for name in request.headers)
 
 
 def exposition() -> bytes:
@@ -83,7 +87,7 @@ def exposition() -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     try:
         found: Figures | None = figures()
-    except db.DISCONNECTED as error:
+    except db.TRANSIENT as error:
         log.warning("database away", what="metrics", error=str(error).strip().splitlines()[:1])
         found = None
     registry.register(_Families(found, broker=broker_answers()))
@@ -139,7 +143,9 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
     offset = _gauge("clock_offset_seconds", "How far a clock is ahead of the database's.", "process")
     within = _gauge("clock_offset_within_seconds", "How exactly that is known.", "process")
     passed = CounterMetricFamily(
-        "carillon_rates_let_through", "Firings no rate limit could be asked about.", labels=("process",)
+        "carillon_rates_let_through",
+        "Firings rated by this process alone, as Redis was away.",
+        labels=("process",),
     )
     for row in found.clocks:
         passed.add_metric((row.name,), row.let_through)
@@ -148,7 +154,12 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
     serving = _gauge("workers", "Workers that take from a queue.", "queue")
     for queue, count in Counter(queue for worker in found.workers for queue in worker.queues).items():
         serving.add_metric((queue,), count)
-    yield from (term, left, offset, within, passed, serving)
+    shared = GaugeMetricFamily(
+        "carillon_worker_names_shared",
+        "Node names that several workers have.",
+        value=len(shared_names(found.workers)),
+    )
+    yield from (term, left, offset, within, passed, serving, shared)
 
 
 def _of_firings(found: Figures) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from jobs.explain import GATE_NAMES
 from jobs.models import CatchUp
 
 
-class GateSerializer(Shape):
+class TriggerGateSerializer(Shape):
     gate = words(GATE_NAMES)
     open = serializers.BooleanField()
     detail = serializers.CharField(help_text="A sentence, with the figures.")
@@ -31,7 +31,7 @@ class TriggerExplanationSerializer(Shape):
     ahead = serializers.IntegerField(
         help_text="Triggers of the same job type and priority that are due before it; counted to 1,000."
     )
-    gates = GateSerializer(many=True, help_text="In order; none once it has ended.")
+    gates = TriggerGateSerializer(many=True, help_text="In order; none once it has ended.")
 
 
 class UnfinishedSerializer(Shape):

@@ -2,12 +2,11 @@
 
 from rest_framework import serializers
 
-from jobs.actions.schedules import seconds
-from jobs.api.filters import EVERY_REASON
-from jobs.api.serializers.shared import Shape, Variants, words
+from jobs.api.serializers.shared import Shape
 from jobs.core.policies import Priority
 from jobs.core.pull import shown_name
 from jobs.models import Attempt, SkippedRange, Trigger
+from jobs.shapes.terms import seconds
 from jobs.store.effects import duplicates_prevented
 
 
@@ -75,12 +74,6 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
         return None if attempt.duration is None else seconds(attempt.duration)
 
 
-class BackfillRequestSerializer(Shape):
-    start = serializers.DateTimeField(help_text="The first instant that may run.")
-    end = serializers.DateTimeField(help_text="The last one; not in the future.")
-    dry_run = serializers.BooleanField(required=False, help_text="Only count; nothing is run.")
-
-
 class ExtentSerializer(Shape):
     start = serializers.DateTimeField()
     end = serializers.DateTimeField()
@@ -105,29 +98,5 @@ class BackfillSerializer(Shape):
     )
 
 
-class DeadLetterFilterSerializer(Shape):
-    """As in a query of GET /dead-letters."""
-
-    job = serializers.UUIDField(required=False)
-    job_type = serializers.CharField(required=False, max_length=63)
-    reason = words(EVERY_REASON, required=False)
-    scheduled_for_after = serializers.DateTimeField(required=False)
-    scheduled_for_before = serializers.DateTimeField(required=False)
-
-
-class NamedDeadLettersSerializer(Shape):
-    ids = serializers.ListField(child=serializers.UUIDField(), min_length=1, max_length=1000)
-
-
-class MatchingDeadLettersSerializer(Shape):
-    filter = DeadLetterFilterSerializer(help_text="{} means all of them.")
-
-
-class ReplaySerializer(Variants):
-    """Those named, or all that match."""
-
-    variants = (NamedDeadLettersSerializer, MatchingDeadLettersSerializer)
-
-
-class ReplayedSerializer(Shape):
+class ReplayCountSerializer(Shape):
     replayed = serializers.IntegerField()

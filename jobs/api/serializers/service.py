@@ -1,19 +1,24 @@
 """What a caller may know of itself and of the job types there are."""
 
+from typing import Any
+
 from rest_framework import serializers
 
-from jobs.api.serializers.jobs import NotifySerializer
-from jobs.api.serializers.shared import Shape, words
+from jobs.api.serializers.shared import Shape, Shaped, words
+from jobs.shapes.notify import Notify
+from tenants.quotas import QUOTAS
 
 
 class LimitsSerializer(Shape):
-    weight = serializers.IntegerField(help_text="Share of the capacity under contention.")
-    max_in_flight = serializers.IntegerField()
-    max_jobs = serializers.IntegerField()
-    max_payload_bytes = serializers.IntegerField(help_text="Of one payload.")
-    max_backfill = serializers.IntegerField(help_text="Firings one backfill may ask for.")
-    rate_per_second = serializers.IntegerField(allow_null=True, help_text="Dispatches; null: no limit.")
-    rate_burst = serializers.IntegerField(allow_null=True, help_text="Dispatches at once; null: a second's.")
+    """The tenant's quotas, as ``tenants.quotas`` has them."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return {
+            quota.name: serializers.IntegerField(
+                help_text=quota.help_text("null"), allow_null=quota.can_be_lifted
+            )
+            for quota in QUOTAS
+        }
 
 
 class UsageSerializer(Shape):
@@ -59,7 +64,11 @@ class TenantSerializer(Shape):
     all_events = serializers.BooleanField(
         help_text="GET /events also tells of each success and each failed attempt that is retried."
     )
-    notify = NotifySerializer(allow_null=True, help_text="Of all jobs that have none of their own.")
+    notify = Shaped(Notify, allow_null=True, help_text="Of all jobs that have none of their own.")
+    queues = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Queues that `message` and `celery_task` may write to: yours, and what an operator granted beside.",
+    )
     limits = LimitsSerializer()
     usage = UsageSerializer()
     recent = RecentSerializer()

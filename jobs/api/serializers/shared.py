@@ -4,25 +4,29 @@ from typing import Any
 
 from rest_framework import serializers
 
+from jobs.shapes.base import Described
+
 
 class Shape(serializers.Serializer[Any]):
     """A JSON object without a table."""
 
 
-class Variants(serializers.Serializer[Any]):
-    """One of several shapes, for OpenAPI; ``keyword`` is ``anyOf`` where some documents fit more than one."""
+class Shown(serializers.Serializer[Any]):
+    """A shape of ``jobs.shapes`` where DRF wants a serializer: of lists, and to tell its fields."""
 
-    keyword = "oneOf"
-    variants: tuple[type[Shape], ...] = ()
+    shape: type[Described]
+
+    @property
+    def fields(self) -> Any:
+        return self.shape.model_fields
 
 
-#: A text on one line, without blanks at its ends. What else is not printable no such expression can say.
-LINE = r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$"
+class Shaped(serializers.Field[Any, Any, Any, Any]):
+    """A shape of ``jobs.shapes`` as a part of a serializer."""
 
-
-def line(max_length: int, **options: Any) -> serializers.CharField:
-    """``jobs.actions.fields.Fields.text``, described."""
-    return serializers.RegexField(LINE, max_length=max_length, trim_whitespace=False, **options)
+    def __init__(self, shape: type[Described], **options: Any) -> None:
+        super().__init__(**options)
+        self.shape = shape
 
 
 def words(values: Any, **options: Any) -> serializers.ChoiceField:

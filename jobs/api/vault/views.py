@@ -10,20 +10,18 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.actions.fields import Fields
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import endpoint
 from jobs.api.vault.serializers import (
-    NewSigningSecretSerializer,
     SecretSerializer,
-    SecretValueSerializer,
     SigningSecretSerializer,
 )
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput, NotFound
+from jobs.shapes.secret import NewSigningSecret, SecretValue
 from tenants.models import Secret, Tenant, is_secret_name
 from tenants.vault.secrets import delete_secret, put_secret
-from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate_signing_secret
+from tenants.vault.signing import rotate_signing_secret
 
 _NAME = OpenApiParameter(
     "name",
@@ -62,19 +60,25 @@ class SecretView(Endpoint):
         return Response(self.present(_find(self.tenant, name)))
 
     @endpoint(
-        "Keep a secret, for `{{secret:name}}` in the URL and the headers of webhooks; replaces the one of this name",
-        request=SecretValueSerializer,
+        "Keep a secret, for `{{secret:name}}` in the URL and the headers of webhooks to its hosts; replaces the one of "
+        "this name",
+        request=SecretValue,
         responses={200: SecretSerializer, 201: SecretSerializer},
         parameters=[_NAME],
         problems=(404,),
-        examples=[OpenApiExample("A token", value={"value": "xoxb-17653672481"}, request_only=True)],
+        examples=[
+            OpenApiExample(
+                "A token",
+                value={"value": "xoxb-17653672481", "hosts": ["reports.example"]},
+                request_only=True,
+            )
+        ],
         operation_id="secrets_put",
     )
     def put(self, request: Request, name: str) -> Response:
-        fields = Fields(self.body(), known=("value",))
-        fields.finish()
+        sent = SecretValue.read(self.body())
         with _refused():
-            secret, created = put_secret(tenant=self.tenant, name=name, value=fields.get("value"))
+            secret, created = put_secret(tenant=self.tenant, name=name, value=sent.value, hosts=sent.hosts)
         return Response(self.present(secret), status=201 if created else 200)
 
     @endpoint(
@@ -92,6 +96,8 @@ class SecretView(Endpoint):
 
 
 class SigningSecretView(Endpoint):
+    reads_tenant = True
+
     @endpoint(
         "Whether your signing secret is being replaced; it is never shown",
         responses={200: SigningSecretSerializer},
@@ -102,21 +108,15 @@ class SigningSecretView(Endpoint):
 
     @endpoint(
         "Sign webhooks with another secret; for a while with the one before it too, so that receivers can change over",
-        request=NewSigningSecretSerializer,
+        request=NewSigningSecret,
         responses={200: SigningSecretSerializer},
         operation_id="signing_secret_rotate",
     )
     def put(self, request: Request) -> Response:
-        fields = Fields(self.body(), known=("secret", "overlap_seconds"))
-        overlap = fields.seconds(
-            "overlap_seconds", 0, LONGEST_OVERLAP.total_seconds(), default=DEFAULT_OVERLAP
-        )
-        if fields.get("secret") is None:
-            fields.complain("secret", "Is required: whsec_ and the base64 of 24 to 64 random bytes.")
-        fields.finish()
-        assert isinstance(overlap, timedelta)
+        sent = NewSigningSecret.read(self.body())
+        overlap = timedelta(seconds=sent.overlap_seconds)
         with _refused():
-            rotate_signing_secret(tenant=self.tenant, secret=fields.get("secret"), overlap=overlap)
+            rotate_signing_secret(tenant=self.tenant, secret=sent.secret, overlap=overlap)
         return Response(_standing(self.tenant))
 
 

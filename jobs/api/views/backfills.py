@@ -8,12 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions import backfill as actions
-from jobs.actions.schedules import instant_text
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import endpoint
-from jobs.api.serializers import BackfillRequestSerializer, BackfillSerializer, ExtentSerializer
+from jobs.api.serializers.history import BackfillSerializer, ExtentSerializer
 from jobs.api.views.base import Endpoint
+from jobs.core.instants import instant_text
 from jobs.models import CatchUp
+from jobs.shapes.operations import BackfillRequest
 
 _EXAMPLES = (
     OpenApiExample(
@@ -30,14 +31,14 @@ _EXAMPLES = (
 class BackfillView(Endpoint):
     @endpoint(
         "Run the firings of a past stretch; repeating the call changes nothing",
-        request=BackfillRequestSerializer,
+        request=BackfillRequest,
         responses={200: ExtentSerializer, 202: BackfillSerializer},
         problems=(404, 409),
         examples=_EXAMPLES,
         operation_id="jobs_backfill",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        wanted = actions.read_request(self.body())
+        wanted = dict(BackfillRequest.read(self.body()))
         extent, backfill = actions.backfill_job(tenant=self.tenant, job_id=job_id, **wanted)
         if backfill is not None:
             return Response(actions.representation(backfill), status=202)

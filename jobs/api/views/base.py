@@ -14,7 +14,7 @@ from rest_framework.serializers import Serializer
 
 from jobs.api.calls import idempotency, rates
 from jobs.api.filters import ListFilter, refuse_empty
-from jobs.core.errors import InvalidInput
+from jobs.core.errors import InvalidInput, unknown
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
 
@@ -35,7 +35,9 @@ class Endpoint(GenericAPIView[Any]):
     #: Fields of an answer that nobody can read again: null in the answer kept for an ``Idempotency-Key``.
     shown_once: tuple[str, ...] = ()
     scope: str | None = None
-    #: What of which the caller may choose fields.
+    #: Whether it shows or changes the tenant's own row, which other calls may see as it was a moment ago.
+    reads_tenant = False
+    #: The serializer whose fields ``?fields=`` may select.
     shows: type[Serializer[Any]] | None = None
     filterset_class: type[ListFilter] | None = None
     sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
@@ -58,12 +60,9 @@ class Endpoint(GenericAPIView[Any]):
         # WSGI as Django reads it takes a body of unknown length for none; say so instead of losing it.
         if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
             raise LengthRequired
-        known = self.known_parameters()
-        advice = f"the known ones are {', '.join(known)}" if known else "there are none here"
-        unknown = [name for name in request.query_params if name not in known]
-        if unknown:
-            message = f"Unknown query parameter; {advice}."
-            raise InvalidInput({name[:_LONGEST_NAME_SHOWN]: message for name in unknown})
+        complaints = unknown(request.query_params, known=self.known_parameters(), what="query parameter")
+        if complaints:
+            raise InvalidInput(complaints)
         if "fields" in request.query_params:
             _ = self.wanted
         if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:

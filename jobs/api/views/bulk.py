@@ -11,23 +11,16 @@ from rest_framework.response import Response
 
 from jobs.actions.bulk import operations as actions
 from jobs.actions.bulk.create import Outcome, create_jobs, drafts
-from jobs.actions.fields import Fields
-from jobs.actions.schedules import instant_text
 from jobs.api.calls.selection import count, read_filter
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.problems import problem_of
+from jobs.api.problems import problem_of, shorten
 from jobs.api.schema import endpoint
-from jobs.api.serializers import (
-    BulkAnswerSerializer,
-    BulkSerializer,
-    MatchingSerializer,
-    OperationRequestSerializer,
-    OperationSerializer,
-)
-from jobs.api.serializers.bulk import VERBS
+from jobs.api.serializers.bulk import BulkAnswerSerializer, MatchCountSerializer, OperationSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import CarillonError
+from jobs.core.instants import instant_text
 from jobs.models import Operation
+from jobs.shapes.operations import Bulk, OperationRequest
 from jobs.store import db
 
 _EXAMPLE = OpenApiExample(
@@ -65,28 +58,27 @@ _OPERATION_EXAMPLES = (
 class BulkView(Endpoint):
     @endpoint(
         "Create up to 1,000 jobs, and learn of each what became of it",
-        request=BulkSerializer,
+        request=Bulk,
         responses={200: BulkAnswerSerializer},
         examples=[_EXAMPLE],
         operation_id="jobs_bulk",
     )
     def post(self, request: Request) -> Response:
-        fields = Fields(self.body(), known=("jobs", "all_or_nothing", "dry_run"))
-        together, dry_run = fields.flag("all_or_nothing"), fields.flag("dry_run")
-        fields.finish()
-        if not dry_run:
-            return self._create(fields.get("jobs"), together)
+        sent = Bulk.read(self.body())
+        if not sent.dry_run:
+            return self._create(sent)
         with db.atomic():
-            answer = self._create(fields.get("jobs"), together)
+            answer = self._create(sent)
             transaction.set_rollback(True)
         for result in answer.data["results"]:
             result.pop("id", None)  # nothing will ever have it
         return answer
 
-    def _create(self, definitions: object, together: bool) -> Response:
-        outcomes = create_jobs(tenant=self.tenant, definitions=definitions, all_or_nothing=together)
+    def _create(self, sent: Bulk) -> Response:
+        outcomes = create_jobs(tenant=self.tenant, definitions=sent.jobs, all_or_nothing=sent.all_or_nothing)
         created = len(drafts(outcomes))
         results = [self._shown(index, outcome) for index, outcome in enumerate(outcomes)]
+        shorten(result["problem"] for result in results if "problem" in result)
         return Response({"created": created, "refused": len(outcomes) - created, "results": results})
 
     def _shown(self, index: int, outcome: Outcome) -> dict[str, Any]:
@@ -118,22 +110,18 @@ class OperationsView(Endpoint):
 
     @endpoint(
         "Pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers",
-        request=OperationRequestSerializer,
-        responses={200: MatchingSerializer, 202: OperationSerializer},
+        request=OperationRequest,
+        responses={200: MatchCountSerializer, 202: OperationSerializer},
         examples=_OPERATION_EXAMPLES,
         operation_id="operations_create",
     )
     def post(self, request: Request) -> Response:
-        fields = Fields(self.body(), known=("verb", "filter", "dry_run"))
-        verb, dry_run = fields.word("verb", VERBS), fields.flag("dry_run")
-        if verb is None and "verb" not in fields.errors:
-            fields.complain("verb", f"Is required: one of {', '.join(VERBS)}.")
-        fields.finish()
-        wanted = read_filter(fields.get("filter"), verb=verb, tenant=self.tenant)
-        if dry_run:
-            matching, exact = count(wanted, verb=verb, tenant=self.tenant)
+        sent = OperationRequest.read(self.body()).root
+        wanted = read_filter(sent.filter, verb=sent.verb, tenant=self.tenant)
+        if sent.dry_run:
+            matching, exact = count(wanted, verb=sent.verb, tenant=self.tenant)
             return Response({"matching": matching, "exact": exact})
-        operation = actions.begin_operation(tenant=self.tenant, verb=verb, wanted=wanted)
+        operation = actions.begin_operation(tenant=self.tenant, verb=sent.verb, wanted=wanted)
         headers = {"Location": reverse("operation", args=[operation.id])}
         return Response(actions.representation(operation), status=202, headers=headers)
 

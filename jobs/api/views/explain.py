@@ -8,7 +8,8 @@ from rest_framework.response import Response
 
 from jobs.api.firings import next_firing
 from jobs.api.schema import endpoint
-from jobs.api.serializers import JobExplanationSerializer, TenantSerializer, TriggerExplanationSerializer
+from jobs.api.serializers.explain import JobExplanationSerializer, TriggerExplanationSerializer
+from jobs.api.serializers.service import TenantSerializer
 from jobs.api.views.base import Endpoint
 from jobs.explain import explain_job, explain_trigger, standing
 
@@ -76,6 +77,8 @@ class JobExplainView(Endpoint):
 
 
 class TenantView(Endpoint):
+    reads_tenant = True
+
     @endpoint(
         "Read your quotas, what you use of each, and what you got lately",
         responses={200: TenantSerializer},

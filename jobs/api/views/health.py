@@ -1,7 +1,7 @@
 """``/livez`` and ``/readyz``, for whatever restarts and routes. No key, no particulars of a failure.
 
-Ready means the database answers: the API works without the broker, which is then named as away. Both questions wait
-two seconds at most each. The database is asked for the time, which tells how far off this process's clock is.
+Ready means the database answers: the API works without the broker, which is then named as away. Each question waits
+two seconds at most. The database is asked for the time, which tells how far off this process's clock is.
 """
 
 import socket
@@ -12,8 +12,11 @@ from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from kombu import Connection
 
+from jobs import limits
+from jobs.conf import engine_settings
 from jobs.store.insight.clocks import Asking, Drift, Reading
 from jobs.telemetry import get_logger
+from tenants.models import ApiKey, Tenant
 
 log = get_logger()
 _PATIENCE_SECONDS = 2
@@ -26,21 +29,39 @@ def livez(_: HttpRequest) -> JsonResponse:
 
 
 def readyz(_: HttpRequest) -> JsonResponse:
-    """200 ``ok``, 200 ``degraded`` (broker away), or 503 ``unavailable`` (database away).
+    """200 ``ok``, 200 ``degraded`` (broker away, or rates with no Redis), or 503 ``unavailable`` (database away).
 
+    ``rates``: away when there are limits and Redis does not count them; ``reason`` then says what that means.
     ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
     """
     clock, broker = _database_answers(), broker_answers()
     if clock:
         _drift.note(clock)
-    status = "ok" if clock and broker else "degraded" if clock else "unavailable"
+    rates = (
+        clock is None or not _limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
+    )
+    status = "ok" if clock and broker and rates else "degraded" if clock else "unavailable"
     report = {
         "status": status,
         "database": _word(clock is not None),
         "broker": _word(broker),
+        "rates": _word(rates),
         "clock_offset_seconds": round(clock.offset_seconds, 3) if clock else None,
     }
+    if not rates:
+        report["reason"] = limits.ALONE
     return JsonResponse(report, status=200 if clock else 503)
+
+
+def _limits_exist() -> bool:
+    """Whether a tenant, a key or a host has a limit of its own; the one that all keys have guards against accidents."""
+    engine = engine_settings()
+    return bool(
+        engine.target_rates
+        or engine.target_rate_per_second
+        or Tenant.objects.filter(rate_per_second__isnull=False).exists()
+        or ApiKey.objects.filter(rate_per_second__isnull=False).exists()
+    )
 
 
 def _word(answers: bool) -> str:
@@ -53,7 +74,6 @@ def _database_answers() -> Reading | None:
     bounded = {
         "connect_timeout": _PATIENCE_SECONDS,
         "tcp_user_timeout": _PATIENCE_SECONDS * 1000,
-        "options": f"-c statement_timeout={_PATIENCE_SECONDS}s",
     }
     own = ("cursor_factory", "context", "prepare_threshold")
     parameters = {
@@ -61,6 +81,8 @@ def _database_answers() -> Reading | None:
     }
     try:
         with psycopg.connect(**parameters | bounded) as probe:
+            # By SQL, in this transaction: poolers refuse it as a startup parameter.
+            probe.execute(f"SET LOCAL statement_timeout = '{_PATIENCE_SECONDS}s'")
             with Asking() as asking:
                 [(at,)] = probe.execute("SELECT clock_timestamp()").fetchall()
             return asking.reading(at)

@@ -15,7 +15,6 @@ from rest_framework.response import Response
 
 from jobs.actions import definition
 from jobs.actions import jobs as actions
-from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job, find_job_by_name
 from jobs.api import examples
 from jobs.api.calls.preconditions import expected_version, precondition
@@ -24,23 +23,15 @@ from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
 from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, endpoint, fields_of
-from jobs.api.serializers import (
-    AttemptSerializer,
-    ChangesSerializer,
-    DefinitionSerializer,
-    JobSerializer,
-    ReplacementSerializer,
-    RunSerializer,
-    SkippedRangeSerializer,
-    StatusSerializer,
-    TriggerSerializer,
-)
-from jobs.api.serializers.shared import LINE
+from jobs.api.serializers.history import AttemptSerializer, SkippedRangeSerializer, TriggerSerializer
+from jobs.api.serializers.jobs import JobSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.models import Attempt, Job, SkippedRange, Trigger
+from jobs.shapes.job import Changes, Definition, Replacement, Run, Status
+from jobs.shapes.terms import LINE
 from jobs.store import db
-from jobs.store.history import database_now
+from tenants.clock import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
 _MOST_RANGES = 200
@@ -55,7 +46,9 @@ def answer(job: Job, status: int = 200, wanted: Container[str] | None = None) ->
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = reverse("job", args=[job.id])
-    return Response(_shown(job, now=database_now(), wanted=wanted), status=status, headers=headers)
+    # What was created is shown as of its creation, a moment ago.
+    now = job.created_at if status == 201 else database_now()
+    return Response(_shown(job, now=now, wanted=wanted), status=status, headers=headers)
 
 
 def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
@@ -98,7 +91,7 @@ class JobsView(Endpoint):
 
     @endpoint(
         "Create a job",
-        request=DefinitionSerializer,
+        request=Definition,
         responses={201: JobSerializer},
         parameters=[ETAG],
         examples=examples.CREATE,
@@ -127,7 +120,7 @@ class JobView(Endpoint):
 
     @endpoint(
         "Edit a job (JSON merge patch); makes a new version",
-        request=ChangesSerializer,
+        request=Changes,
         responses={200: JobSerializer},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
@@ -172,7 +165,7 @@ class JobByNameView(Endpoint):
 
     @endpoint(
         "Create the job of that name, or replace its whole definition; the same again changes nothing",
-        request=ReplacementSerializer,
+        request=Replacement,
         responses={200: JobSerializer, 201: JobSerializer},
         problems=(404, 412, 428),
         parameters=[_NAME, ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
@@ -262,7 +255,7 @@ class CancelView(_JobActionView):
 class StatusView(Endpoint):
     @endpoint(
         "Pause, resume or cancel a job by naming its status",
-        request=StatusSerializer,
+        request=Status,
         responses={200: JobSerializer},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
@@ -270,10 +263,8 @@ class StatusView(Endpoint):
         operation_id="jobs_status",
     )
     def patch(self, request: Request, job_id: UUID) -> Response:
-        fields = Fields(self.body(), known=("status",))
-        fields.finish()
+        status = Status.read(self.body()).status
         version = expected_version(request, tenant=self.tenant)
-        status = fields.get("status")
         return answer(
             actions.set_status(tenant=self.tenant, job_id=job_id, status=status, expected_version=version)
         )
@@ -282,16 +273,15 @@ class StatusView(Endpoint):
 class RunView(Endpoint):
     @endpoint(
         "Fire a job now, beside its schedule",
-        request=RunSerializer,
+        request=Run,
         responses={201: TriggerSerializer},
         problems=(404,),
         examples=examples.RUN,
         operation_id="jobs_run",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        fields = Fields(self.body(), known=("payload",))
-        fields.finish()
-        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id, payload=fields.get("payload"))
+        payload = Run.read(self.body()).payload
+        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id, payload=payload)
         headers = {"Location": reverse("trigger", args=[trigger.id])}
         return Response(TriggerSerializer(trigger).data, status=201, headers=headers)
 

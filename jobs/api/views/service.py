@@ -1,7 +1,6 @@
 """The job types there are, and previews of schedules."""
 
 import re
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,21 +8,20 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.actions import schedules
-from jobs.actions.fields import Fields
 from jobs.actions.jobs import find_job
 from jobs.actions.pull import types
-from jobs.actions.schedules import seconds
 from jobs.api import examples
 from jobs.api.firings import preview
 from jobs.api.schema import endpoint
-from jobs.api.serializers import JobTypesSerializer, PreviewRequestSerializer, PreviewSerializer
+from jobs.api.serializers.jobs import PreviewSerializer
+from jobs.api.serializers.service import JobTypesSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import Conflict, InvalidInput, ScheduleError
-from jobs.core.schedule import EARLIEST, LATEST
-from jobs.handlers import JobType, registry
-from jobs.store import history
+from jobs.handlers import JobType
+from jobs.shapes.job import PreviewRequest
+from jobs.shapes.terms import seconds
 from jobs.store.jobs import schedule_of
+from tenants.clock import database_now
 
 _MOST_FIRINGS = 1000
 _FEW_FIRINGS = 10
@@ -36,7 +34,7 @@ class JobTypesView(Endpoint):
         operation_id="job_types_list",
     )
     def get(self, request: Request) -> Response:
-        registered = {job_type.name: _present(job_type) for job_type in registry.public_types()}
+        registered = {job_type.name: _present(job_type) for job_type in types.offered(self.tenant)}
         own = {declared.name: types.representation(declared) for declared in types.types_of(self.tenant)}
         return Response({"results": [shown for _, shown in sorted((registered | own).items())]})
 
@@ -63,7 +61,7 @@ class JobPreviewView(Endpoint):
         if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST_FIRINGS:
             raise InvalidInput({"count": f"Must be a whole number from 1 to {_MOST_FIRINGS}."})
         try:
-            return Response(preview(schedule_of(job), after=history.database_now(), count=int(given)))
+            return Response(preview(schedule_of(job), after=database_now(), count=int(given)))
         except ScheduleError as error:
             raise Conflict(str(error)) from error
 
@@ -71,24 +69,16 @@ class JobPreviewView(Endpoint):
 class SchedulePreviewView(Endpoint):
     @endpoint(
         "The next firings of any schedule; nothing is stored",
-        request=PreviewRequestSerializer,
+        request=PreviewRequest,
         responses={200: PreviewSerializer},
         examples=examples.PREVIEW,
         operation_id="schedules_preview",
     )
     def post(self, request: Request) -> Response:
-        now = history.database_now()
-        fields = Fields(self.body(), known=("schedule", "after", "count"))
-        after: datetime = fields.instant("after") or now
-        if not EARLIEST <= after <= LATEST:
-            fields.complain("after", "Must lie between 2000-01-01 and 2100-01-01.")
-        count = fields.number("count", 1, _MOST_FIRINGS, default=_FEW_FIRINGS, whole=True)
-        parsed = fields.collect(
-            lambda: schedules.parse_schedule(fields.get("schedule"), anchor=after), under="schedule"
-        )
-        fields.finish()
-        assert parsed is not None
-        return Response(preview(parsed.schedule, after=after, count=count))
+        now = database_now()
+        sent = PreviewRequest.read(self.body())
+        after = sent.after or now
+        return Response(preview(sent.schedule.at(after), after=after, count=sent.count))
 
 
 def _present(job_type: JobType) -> dict[str, Any]:

@@ -2,29 +2,26 @@
 
 from uuid import UUID
 
-from django.db.models import QuerySet
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions import triggers as actions
-from jobs.actions.fields import Fields
 from jobs.actions.triggers import find_trigger
 from jobs.api import examples
+from jobs.api.calls.selection import dead_letters
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import endpoint, fields_of
-from jobs.api.serializers import (
+from jobs.api.serializers.history import (
     AttemptSerializer,
     OneTriggerSerializer,
-    ReplayedSerializer,
-    ReplaySerializer,
+    ReplayCountSerializer,
     TriggerSerializer,
 )
 from jobs.api.views.base import Endpoint
-from jobs.core.errors import InvalidInput
-from jobs.core.states import PHASES, TriggerState
 from jobs.models import Attempt, Trigger
+from jobs.models.trigger import DEAD_LETTERS
+from jobs.shapes.operations import NamedDeadLetters, Replay
 
 
 class TriggersView(Endpoint):
@@ -116,40 +113,22 @@ class DeadLettersView(Endpoint):
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:
-        return self.page_of(Trigger.objects.filter(tenant=self.tenant, phase=PHASES[TriggerState.DEAD]))
+        return self.page_of(Trigger.objects.filter(DEAD_LETTERS, tenant=self.tenant))
 
 
 class DeadLettersReplayView(Endpoint):
     @endpoint(
         "Replay dead letters: those named, or all that match a filter",
-        request=ReplaySerializer,
-        responses={200: ReplayedSerializer},
+        request=Replay,
+        responses={200: ReplayCountSerializer},
         examples=examples.REPLAY,
         operation_id="dead_letters_replay",
     )
     def post(self, request: Request) -> Response:
-        fields = Fields(self.body(), known=("ids", "filter"))
-        fields.finish()
-        ids, wanted = fields.get("ids"), fields.get("filter")
-        if (ids is None) == (wanted is None):
-            raise InvalidInput({"ids": 'Give either ids or filter; "filter": {} means all of them.'})
-        if ids is not None:
-            return Response({"replayed": len(actions.replay_triggers(tenant=self.tenant, trigger_ids=ids))})
-        dead = Trigger.objects.filter(tenant=self.tenant, phase=PHASES[TriggerState.DEAD])
-        matching = self._matching(wanted, dead)
+        sent = Replay.read(self.body()).root
+        if isinstance(sent, NamedDeadLetters):
+            return Response(
+                {"replayed": len(actions.replay_triggers(tenant=self.tenant, trigger_ids=sent.ids))}
+            )
+        matching = dead_letters(sent.filter, tenant=self.tenant)
         return Response({"replayed": actions.replay_dead_letters(tenant=self.tenant, queryset=matching)})
-
-    def _matching(self, wanted: object, dead: QuerySet[Trigger]) -> QuerySet[Trigger]:
-        """The dead letters that pass the filters of ``GET /dead-letters``, given as a JSON object of texts."""
-        if not isinstance(wanted, dict):
-            raise InvalidInput({"filter": "Must be an object; {} means all of them."})
-        fields = Fields(wanted, known=tuple(DeadLetterFilter.base_filters))
-        for name, value in wanted.items():
-            if not isinstance(value, str) or not value.strip():
-                fields.complain(name, "Must be a text that says something; leave it out to mean all.")
-        if fields.errors:
-            raise InvalidInput(fields.errors).under("filter")
-        filters = DeadLetterFilter(wanted, dead)
-        if not filters.is_valid():
-            raise ValidationError({"filter": filters.errors})
-        return filters.qs

@@ -10,22 +10,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.pull.types import claimable
-from jobs.actions.schedules import instant_text, seconds
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
-from jobs.api.work import bodies
 from jobs.api.work.shapes import (
     ClaimedSerializer,
-    ClaimRequestSerializer,
     CompletedSerializer,
-    CompleteRequestSerializer,
-    HeartbeatRequestSerializer,
     HeartbeatSerializer,
 )
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput, NotFound
+from jobs.core.instants import instant_text
 from jobs.core.pull import shown_name
 from jobs.engine import pull
+from jobs.shapes.pull import ClaimRequest, CompleteRequest, HeartbeatRequest
+from jobs.shapes.terms import seconds
 
 _TRIGGER = "018f6d3e-7c1a-7000-8000-000000000001"
 
@@ -35,7 +33,7 @@ class ClaimView(Endpoint):
 
     @endpoint(
         "Take triggers of your pull types to run, or wait for some",
-        request=ClaimRequestSerializer,
+        request=ClaimRequest,
         responses={200: ClaimedSerializer},
         examples=[
             OpenApiExample(
@@ -52,7 +50,7 @@ class ClaimView(Endpoint):
         operation_id="worker_claim",
     )
     def post(self, request: Request) -> Response:
-        asked = bodies.claim(self.body())
+        asked = ClaimRequest.read(self.body())
         taken = pull.claim(
             tenant_id=self.tenant.id,
             job_types=self._stored(asked.job_types),
@@ -77,7 +75,7 @@ class HeartbeatView(Endpoint):
 
     @endpoint(
         "Keep what you run, report its progress, and learn of cancels",
-        request=HeartbeatRequestSerializer,
+        request=HeartbeatRequest,
         responses={200: HeartbeatSerializer},
         examples=[
             OpenApiExample(
@@ -89,7 +87,11 @@ class HeartbeatView(Endpoint):
         operation_id="worker_heartbeat",
     )
     def post(self, request: Request) -> Response:
-        statuses = pull.heartbeat(tenant_id=self.tenant.id, reports=bodies.heartbeat(self.body()))
+        reports = [
+            pull.Report(sent.grip, sent.progress.model_dump() if sent.progress else None, sent.checkpoint)
+            for sent in HeartbeatRequest.read(self.body()).triggers
+        ]
+        statuses = pull.heartbeat(tenant_id=self.tenant.id, reports=reports)
         return Response(
             {"triggers": [{"trigger_id": str(key), "status": status} for key, status in statuses.items()]}
         )
@@ -100,7 +102,7 @@ class CompleteView(Endpoint):
 
     @endpoint(
         "Say how an attempt ended",
-        request=CompleteRequestSerializer,
+        request=CompleteRequest,
         responses={200: CompletedSerializer},
         problems=(404, 409),
         examples=[
@@ -124,8 +126,9 @@ class CompleteView(Endpoint):
         operation_id="worker_complete",
     )
     def post(self, request: Request) -> Response:
-        grip, outcome = bodies.complete(self.body())
-        return Response(asdict(pull.complete(tenant_id=self.tenant.id, grip=grip, outcome=outcome)))
+        sent = CompleteRequest.read(self.body()).root
+        done = pull.complete(tenant_id=self.tenant.id, grip=sent.grip, outcome=sent.ended())
+        return Response(asdict(done))
 
 
 def _work(job_type: str, row: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from jobs.actions.pull import types
 from jobs.api.schema import endpoint
 from jobs.api.serializers.service import JobTypeSerializer
 from jobs.api.views.base import Endpoint
-from jobs.api.work.shapes import PULL_TYPE, DeclarationSerializer
+from jobs.api.work.shapes import PULL_TYPE
+from jobs.shapes.pull import Declaration
 
 _EXAMPLE = OpenApiExample(
     "A type with a schema",
@@ -47,7 +48,7 @@ class JobTypeView(Endpoint):
 
     @endpoint(
         "Declare a job type that your pull workers serve, or replace its declaration",
-        request=DeclarationSerializer,
+        request=Declaration,
         responses={200: JobTypeSerializer, 201: JobTypeSerializer},
         problems=(404, 409),
         parameters=(_NAME,),

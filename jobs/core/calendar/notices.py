@@ -13,12 +13,12 @@ from jobs.core.calendar.clock_changes import ClockChange, clock_changes
 from jobs.core.calendar.notes import gap_note, overlap_note
 from jobs.core.calendar.occurrences import Fate, fires_in_both_passes, fires_in_gaps
 from jobs.core.cron import CronExpression
+from jobs.core.instants import TICK
 from jobs.core.policies import DstPolicy
 from jobs.core.schedule import Schedule, ScheduleType, expression_of, within_bounds
 from jobs.core.timezones import load_zone
 
 AHEAD = timedelta(days=30)
-_TICK = timedelta(microseconds=1)
 #: No zone has put its clocks back by more than this since 2000.
 _LONGEST_OVERLAP = timedelta(days=1)
 
@@ -72,7 +72,7 @@ def _effect_of_gap(
     expression: CronExpression, change: ClockChange, *, fires: bool
 ) -> tuple[datetime, str] | None:
     start, end = change.walls
-    missing = list(islice(takewhile(lambda wall: wall < end, expression.walls(after=start - _TICK)), 2))
+    missing = list(islice(takewhile(lambda wall: wall < end, expression.walls(after=start - TICK)), 2))
     if not missing:
         return None
     return change.at, gap_note(missing[0], ends=end, several=len(missing) > 1, fires=fires)
@@ -85,7 +85,7 @@ def _effect_of_overlap(
     passes = [(Fate.FIRST_PASS, change.before), (Fate.SECOND_PASS, change.later)]
     for fate, offset in passes if twice else passes[:1]:
         wall_after = (after + offset).replace(tzinfo=None)
-        wall = next(expression.walls(after=max(start - _TICK, wall_after)), None)
+        wall = next(expression.walls(after=max(start - TICK, wall_after)), None)
         if wall is not None and wall < end:
             return (wall - offset).replace(tzinfo=UTC), overlap_note(wall, fate, twice=twice)
     return None
@@ -102,7 +102,7 @@ def _breaks_rhythm(expression: CronExpression, start: datetime, end: datetime) -
 def _minutes(expression: CronExpression, start: datetime, end: datetime) -> list[datetime]:
     """The first wall-clock time of each minute; all clocks change by whole minutes."""
     found: list[datetime] = []
-    cursor = start - _TICK
+    cursor = start - TICK
     while (wall := next(expression.walls(after=cursor), end)) < end:
         found.append(wall)
         cursor = wall.replace(second=59)

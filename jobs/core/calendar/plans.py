@@ -7,13 +7,13 @@ database, so it may serve any later pass whose window it covers.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from jobs.core.schedule import LATEST, Schedule, ScheduleType, each_fire_time
+from jobs.core.instants import LATEST, TICK
+from jobs.core.schedule import Schedule, ScheduleType, each_fire_time
 
-_TICK = timedelta(microseconds=1)
 #: All that decides a cron job's firings from its next one on; when it was created is not among it.
 _kind_of_cron = attrgetter(
     "cron_expression", "timezone", "dst_policy", "cron_dialect", "starts_at", "ends_at"
@@ -79,7 +79,7 @@ def _of_once(job: Any, since: datetime, until: datetime, limit: int) -> Plan:
 
 def _computed(schedule: Schedule, since: datetime, until: datetime, limit: int) -> Plan:
     instants: list[datetime] = []
-    for instant in each_fire_time(schedule, after=since - _TICK, until=LATEST):
+    for instant in each_fire_time(schedule, after=since - TICK, until=LATEST):
         if instant > until or len(instants) == limit:
             return Plan(instants, instant)
         instants.append(instant)

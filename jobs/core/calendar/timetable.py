@@ -17,11 +17,11 @@ from itertools import accumulate
 from jobs.core.calendar.clock_changes import clock_changes, offset_at
 from jobs.core.cron import WallTimes
 from jobs.core.errors import InvalidInput, ScheduleError
+from jobs.core.instants import TICK
 from jobs.core.policies import DstPolicy
 from jobs.core.schedule import Schedule, ScheduleType, each_fire_time, expression_of, within_bounds
 from jobs.core.timezones import load_zone
 
-_TICK = timedelta(microseconds=1)
 #: No change of clocks since 2000 moved them further; Apia's went over the date line.
 _FURTHEST_MOVE = timedelta(days=1)
 
@@ -150,7 +150,7 @@ def _cron_parts(schedule: Schedule, after: datetime, until: datetime) -> Iterato
     for change in clock_changes(schedule.timezone, after=after - reach, until=until + reach):
         # As far from a change as clocks move, a wall-clock time may be missing or come twice.
         moved = abs(change.later - change.before)
-        before, behind = change.at - moved - _TICK, change.at + moved
+        before, behind = change.at - moved - TICK, change.at + moved
         start, end = (min(max(edge, after), until) for edge in (before, behind))
         if after < start:
             yield _Calm(walls, offset_at(start, zone), after, start)

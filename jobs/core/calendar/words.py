@@ -18,7 +18,7 @@ _OPTIONS.use_24hour_time_format = True
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _PLACES = {"1": "first", "2": "second", "3": "third", "4": "fourth", "5": "fifth", "l": "last"}
 _UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
-#: Fields whose steps begin anew with each hour or day, so that "every 15" is true only if it divides this.
+#: Fields whose steps start again with each hour or day, so that "every 15" is true only if it divides this.
 _DIVISIBLE = (60, 60, 24)
 
 
@@ -52,15 +52,14 @@ def _cron_in_words(lists: Sequence[str]) -> str:
 
 
 def _days_in_words(days: str, weekdays: str) -> str:
-    """Days named by ``L`` or ``#``, or by both fields; empty when there are none and the library's words will do."""
-    if not set("l#") & set(days + weekdays) and "*" in (days, weekdays):
+    """Days named by ``L``, ``W`` or ``#``, or by both fields; empty when there are none and the library's words do."""
+    if not set("lw#") & set(days + weekdays) and "*" in (days, weekdays):
         return ""
     named = []
     numbers = [term for term in days.split(",") if term.isdigit()]
     if numbers:
         named.append(f"day {_joined(numbers)} of the month")
-    if "l" in days:
-        named.append("the last day of the month")
+    named += [_moving_day(term) for term in days.split(",") if set("lw") & set(term)]
     ordinary = [term for term in weekdays.split(",") if term.isdigit()]
     if ordinary:
         named.append(f"every {_joined([_WEEKDAYS[int(term)] for term in ordinary])}")
@@ -68,6 +67,21 @@ def _days_in_words(days: str, weekdays: str) -> str:
     if special:
         named.append(f"the {_joined([_special_weekday(term) for term in special])} of the month")
     return _joined(named)
+
+
+def _moving_day(term: str) -> str:
+    """``l``, ``15w``, ``lw``, ``l-3`` or ``l-3w``."""
+    plain, nearest = term.rstrip("w"), term.endswith("w")
+    if term == "lw":
+        return "the last weekday (Monday to Friday) of the month"
+    before = plain.removeprefix("l-")
+    if plain.isdigit():
+        day = f"day {plain} of the month"
+    elif plain == "l":
+        day = "the last day of the month"
+    else:
+        day = f"{before} day{'' if before == '1' else 's'} before the last day of the month"
+    return f"the weekday (Monday to Friday) nearest {day}" if nearest else day
 
 
 def _special_weekday(term: str) -> str:

@@ -1,8 +1,8 @@
 """A whole cron expression: reading it, and walking the wall-clock times it names.
 
-Accepted: numbers, names of months and weekdays, lists, ranges, steps, ``L`` and ``#``, and in the unix dialect five
-macros (DESIGN §9). Whatever two common parsers read differently is refused with the unambiguous spelling, so a
-crontab that moves to Carillon either means the same or is stopped here.
+Accepted: numbers, names of months and weekdays, lists, ranges, steps, ``L`` and ``#``, in the unix dialect five macros,
+in the quartz dialect also ``W`` and ``L-3`` (DESIGN §9). Whatever two common parsers read differently is refused with
+the unambiguous spelling, so a crontab that moves to Carillon either means the same or is stopped here.
 
 Expressions are expanded here and croniter is handed plain lists, so its own readings of unusual spellings
 never act. It does the calendar (days of months, weekdays, leap years) on naive wall-clock time and knows no
@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from croniter import CroniterBadDateError, croniter
 
+from jobs.core.cron import moving
 from jobs.core.cron.columns import COLUMNS
 from jobs.core.cron.terms import Field
 from jobs.core.errors import InvalidInput
@@ -41,16 +42,20 @@ class CronExpression:
 
     ``text`` is the normalised spelling; ``wildcard`` whether its minute or hour field begins with ``*``, which
     decides how it behaves where clocks change (DESIGN §9); ``lists`` what second, minute, hour, day-of-month, month
-    and day-of-week stand for, as croniter spells it: ``*`` or a list of ``3``, ``l``, ``l5``, ``5#2`` with Sunday 0.
+    and day-of-week stand for, as croniter spells it: ``*`` or a list of ``3``, ``l``, ``l5``, ``5#2`` with Sunday 0;
+    and days that move, which croniter does not know: ``15w``, ``lw``, ``l-3``.
     """
 
     text: str
     wildcard: bool
     lists: tuple[str, ...]
-    _calendar: croniter = field(repr=False, compare=False)
+    _calendar: croniter | None = field(repr=False, compare=False)
 
     def walls(self, *, after: datetime) -> Iterator[datetime]:
         """Naive wall-clock times that match, ascending, each later than the naive ``after``."""
+        if self._calendar is None:
+            yield from moving.walls(self.lists, after)
+            return
         # A copy, because a croniter object keeps its cursor in itself and this one is shared by every caller.
         calendar = copy.copy(self._calendar)
         calendar.set_current(after)
@@ -74,7 +79,8 @@ def parse_cron(text: str, dialect: str = CronDialect.UNIX) -> CronExpression:
     (_check_days if dialect is CronDialect.UNIX else _check_quartz_days)(day, lists[-3], weekday, lists[-1])
     seconds, *rest = lists if dialect is CronDialect.QUARTZ else ("0", *lists)
     # croniter has seconds last, and is faster without.
-    calendar = croniter(" ".join(rest if seconds == "0" else [*rest, seconds]), _BEFORE_ALL)
+    spelt = " ".join(rest if seconds == "0" else [*rest, seconds])
+    calendar = None if moving.moves(lists[-3]) else croniter(spelt, _BEFORE_ALL)
     minute, hour = fields[-5], fields[-4]
     wildcard = minute.text.startswith("*") or hour.text.startswith("*")
     expression = CronExpression(text=normal, wildcard=wildcard, lists=(seconds, *rest), _calendar=calendar)

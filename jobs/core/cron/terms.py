@@ -1,4 +1,4 @@
-"""One field of a cron expression: its list of numbers, names, ranges, steps, ``L`` and ``#``, read or refused.
+"""One field of a cron expression: its list of numbers, names, ranges, steps, ``L``, ``W`` and ``#``, read or refused.
 
 Every refusal names the field, its number and the character it begins at, and gives the spelling that would be right.
 It is raised as ``InvalidInput`` under the field ``cron``.
@@ -15,6 +15,8 @@ from jobs.core.policies import CronDialect
 _PLAIN = re.compile(r"(?:(?P<star>\*)|(?P<low>[0-9A-Z]+)(?:-(?P<high>[0-9A-Z]+))?)(?:/(?P<step>[0-9]{1,3}))?")
 _NTH = re.compile(r"(?P<day>[0-9A-Z]+)#(?P<nth>[0-9]+)")
 _FOREIGN = re.compile(r"[RH](\([0-9-]*\))?(/[0-9]+)?")
+_MOVING = re.compile(r"(?P<day>[0-9]{1,2})W|L(?:-(?P<before>[0-9]{1,2}))?(?P<nearest>W?)")
+_FURTHEST_BEFORE = 30
 _LONGEST_SHOWN = 20
 
 
@@ -29,7 +31,10 @@ class Field:
     character: int
 
     def expand(self) -> str:
-        """The field as croniter gets it: ``*`` for every value, else a list of ``3``, ``l``, ``l5``, ``5#2``."""
+        """The field as croniter gets it: ``*`` for every value, else a list of ``3``, ``l``, ``l5``, ``5#2``.
+
+        Days of the month that move (``15w``, ``lw``, ``l-3``) are for ``moving`` instead.
+        """
         if self.text == "?" and self.dialect is CronDialect.QUARTZ and self._names_days():
             return "*"
         values: set[int] = set()
@@ -82,11 +87,22 @@ class _Term(Field):
         return self._last_weekday()
 
     def _last_day(self) -> str | None:
+        """``L``, and in quartz the days that move with their month: ``15W``, ``LW``, ``L-3``, ``L-3W``."""
         if self.text == "L":
             return "l"
-        if re.search("[LW]", self.text):
-            self.refuse("is not supported; write the days as numbers, or L for the last one")
-        return None
+        if not re.search("[LW]", self.text):
+            return None
+        if self.dialect is not CronDialect.QUARTZ:
+            self.refuse("belongs to the quartz dialect; write the days as numbers, or L for the last one")
+        match = _MOVING.fullmatch(self.text)
+        if match is None:
+            self.refuse("is not a day that quartz knows, such as 15W, LW, L-3 or L-3W")
+        if match["day"]:
+            return f"{self._number(match['day'])}w"
+        if match["before"] and not 1 <= int(match["before"]) <= _FURTHEST_BEFORE:
+            self.refuse(f"must count from 1 to {_FURTHEST_BEFORE} days before the last; L is the last one")
+        before = f"-{int(match['before'])}" if match["before"] else ""
+        return f"l{before}{match['nearest'].lower()}"
 
     def _last_weekday(self) -> str | None:
         """``L5`` in unix, ``6L`` in quartz, both the last Friday; each is refused, or read otherwise, elsewhere."""

@@ -6,11 +6,12 @@ minutes and of seconds.
 
 from bisect import bisect_left, bisect_right
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from croniter import CroniterBadDateError, croniter
 
 from jobs.core.cron.expression import CronExpression
+from jobs.core.cron.moving import days_of_year, moves, values
 
 _SECOND = timedelta(seconds=1)
 
@@ -20,10 +21,12 @@ class WallTimes:
 
     def __init__(self, expression: CronExpression, *, first_year: int, last_year: int) -> None:
         second, minute, hour, *dates = expression.lists
-        self._seconds, self._minutes = _values(second, 60), _values(minute, 60)
-        self._hours = _values(hour, 24)
+        self._seconds, self._minutes = values(second, 60), values(minute, 60)
+        self._hours = values(hour, 24)
         years = range(first_year, last_year + 1)
-        self._days = tuple(day for year in years for day in _days(" ".join(dates), year))
+        days, months, _ = dates
+        of_year = partial(days_of_year, days, months) if moves(days) else partial(_days, " ".join(dates))
+        self._days = tuple(day for year in years for day in of_year(year))
         self._an_hour = len(self._minutes) * len(self._seconds)
         self._a_day = len(self._hours) * self._an_hour
 
@@ -52,11 +55,6 @@ class WallTimes:
         return datetime.fromordinal(self._days[days]).replace(
             hour=self._hours[hours], minute=self._minutes[minutes], second=self._seconds[seconds]
         )
-
-
-def _values(listed: str, count: int) -> tuple[int, ...]:
-    """What a field of time holds, ascending: ``*`` is every number below ``count``."""
-    return tuple(range(count)) if listed == "*" else tuple(sorted(map(int, listed.split(","))))
 
 
 @lru_cache(maxsize=1024)

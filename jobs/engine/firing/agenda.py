@@ -1,8 +1,8 @@
-"""After an outage: in which order jobs go on, so that who fires soonest is not kept waiting by a crowd.
+"""The order in which jobs go on after an outage, so that a job that fires soon does not wait behind a backlog.
 
-``next_fire_at`` says since when a job has been away, not when it fires next. So a crowd of those that are long overdue
-is looked at first, which is quick, and then taken by their next firing to come, which takes a while. Kept in memory
-alone: an order that is out of date, or was drawn up by two leaders, costs a few empty passes and nothing else.
+``next_fire_at`` says since when a job has been away, not when it fires next. So long overdue jobs are looked at first,
+which is quick, and then taken by their next firing to come, which takes a while. The order is kept in memory alone: one
+that is out of date, or two leaders' orders, cost a few empty passes and nothing else.
 """
 
 from collections import deque
@@ -13,15 +13,16 @@ from typing import Any
 from uuid import UUID
 
 from jobs.core.errors import ScheduleError
-from jobs.core.schedule import LATEST, Schedule, ScheduleType, next_fire
+from jobs.core.instants import LATEST
+from jobs.core.schedule import Schedule, ScheduleType, next_fire
 from jobs.store import jobs as store
 from jobs.store.leases import Reign
 
 #: Jobs that are put in order at once: a quarter of a second's work.
 CROWD = 10_000
-#: Beside them, those hardly late: created meanwhile, or of a schedule that names an instant only now.
+#: Beside them, jobs that are hardly late: newly created, or of a schedule that names an instant only now.
 FRESH = 2_000
-#: What fell due while the leader came to it is not late yet.
+#: An instant that passed while the leader got to it is not late yet.
 JUST_DUE = timedelta(seconds=2)
 
 
@@ -35,7 +36,7 @@ class Agenda:
         return len(self._ids)
 
     def draw_up(self, *, reign: Reign, look_ahead: timedelta) -> None:
-        """Put the crowd that is due in order."""
+        """Put the overdue jobs in order."""
         rows = store.peek_due(reign=reign, look_ahead=look_ahead, limit=CROWD, fresh=FRESH)
         self._ids = deque(dict.fromkeys(_by_urgency(rows)))
 
@@ -68,5 +69,5 @@ def _next(schedule: Schedule, since: datetime) -> datetime:
     try:
         return next_fire(schedule, after=since) or LATEST
     except ScheduleError:
-        # Who takes it will see, and pause it.
+        # The pass that takes it will see this, and pause it.
         return LATEST

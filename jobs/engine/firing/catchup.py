@@ -20,10 +20,11 @@ from uuid import UUID
 
 from jobs.core.calendar.timetable import Listed, timetable
 from jobs.core.errors import ScheduleError
+from jobs.core.instants import TICK
 from jobs.core.policies import MisfirePolicy, Priority
 from jobs.core.schedule import each_fire_time
 from jobs.engine.firing.pace import Pace
-from jobs.engine.firing.verdicts import Decided, between, decide, most_to_run, reason_within_window, runs
+from jobs.engine.firing.verdicts import Decided, between, decide, runs
 from jobs.store import db
 from jobs.store import jobs as job_store
 from jobs.store.catchup import ledger, walk
@@ -46,7 +47,6 @@ MOST_RECORDED = 1_000
 #: As many between the instants of a tail: more than the longest has.
 MOST_IN_TAIL = 20_000
 _START = UUID(int=0)
-_TICK = timedelta(microseconds=1)
 
 
 class Step(NamedTuple):
@@ -145,7 +145,7 @@ class CatchUps:
 def _recorded_ahead(rows: Sequence[Any]) -> list[list[datetime]]:
     """The first instants of each catch-up, of those not dealt with, that have a trigger."""
     return ledger.recorded(
-        [(row.job_id, row.cursor + _TICK, row.until_at) for row in rows], limit=MOST_RECORDED
+        [(row.job_id, row.cursor + TICK, row.until_at) for row in rows], limit=MOST_RECORDED
     )
 
 
@@ -162,36 +162,32 @@ def _judge(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> 
     partly = len(ahead) == MOST_RECORDED
     until = ahead[-1] if partly else row.until_at
     times = timetable(schedule_of(row), after=row.cursor, until=until)
-    found = decide(
-        [*between(Listed(row.tail), in_tail), *between(times, ahead)],
-        keep=0 if row.reason else most_to_run(row.policy, max_catchup=row.max_catchup),
-        window_start=row.window_start,
-        last=not partly,
-    )
-    skipped = sum(stretch.length for stretch in (*found.misfired, *found.passed_over))
+    missed = [*between(Listed(row.tail), in_tail), *between(times, ahead)]
+    if row.reason:
+        found = Decided({row.reason: missed}, [])
+    else:
+        found = decide(missed, policy=row.policy, max_catchup=row.max_catchup, window_start=row.window_start)
     done = not partly and not found.tail
-    progress = Progress(row.id, max(until, row.cursor), found.tail, fired=0, skipped=skipped, done=done)
+    progress = Progress(row.id, max(until, row.cursor), found.tail, fired=0, skipped=found.skipped, done=done)
     # Who sees a part only does not know how many firings were missed in all.
-    if row.cursor < row.from_at and not partly and skipped <= MOST_ROWS:
+    if row.cursor < row.from_at and not partly and found.skipped <= MOST_ROWS:
         return Step(_skips(row, found), [], progress, partly)
     return Step([], _runs(row, found, [*in_tail, *ahead]), progress, partly)
 
 
 def _skips(row: Any, found: Decided) -> list[Skip]:
-    within = row.reason or reason_within_window(row.policy)
-    parts = ((row.reason or "misfire", found.misfired), (within, found.passed_over))
-    return [Skip(row, at, reason) for reason, part in parts for stretch in part for at in stretch.instants()]
+    return [
+        Skip(row, at, reason)
+        for reason, stretches in found.ended.items()
+        for stretch in stretches
+        for at in stretch.instants()
+    ]
 
 
 def _runs(row: Any, found: Decided, recorded: Sequence[datetime]) -> list[Run]:
-    before = row.reason or "misfire"
-    within = row.reason or reason_within_window(row.policy)
-    parts = [(before, found.misfired), (within, found.passed_over)]
-    if before == within:
-        parts = [(before, [*found.misfired, *found.passed_over])]
     return [
         Run(row.job_id, row.tenant_id, row.job_version, first, final, count, reason, floor=row.from_at)
-        for reason, stretches in parts
+        for reason, stretches in found.ended.items()
         for first, final, count in runs(stretches, recorded)
     ]
 
@@ -250,7 +246,7 @@ def _firing(row: Any, instant: datetime, place: int) -> Firing:
         priority=int(Priority.LOW),
         scheduled_for=instant,
         # Due now, not then: neither missed again nor ahead of what has waited longer; in order among themselves.
-        due_at=row.taken_at + place * _TICK,
+        due_at=row.taken_at + place * TICK,
         origin="backfill" if row.origin == "backfill" else "catchup",
     )
 

@@ -4,18 +4,21 @@ One transaction inserts a batch's triggers and moves its jobs on, so a crash rep
 ``(job, scheduled_for)`` swallows what was there. A schedule that cannot be computed pauses its job with the reason and
 never stops the others.
 
-It stays on time whatever went before: a job that has missed many firings is split. The missed ones are noted as
+It stays on time whatever was missed: a job that has missed many firings is split. The missed ones are noted as
 catch-up (``jobs.engine.firing.catchup``), and the job goes on with the first that can still be on time, in the same
-pass. Of a crowd that is long overdue those go first that fire next (``Agenda``).
+pass. Among many long overdue jobs, those that fire next go first (``Agenda``).
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from jobs.core.backlog import News
 from jobs.core.calendar.plans import PlanCache
 from jobs.core.errors import ScheduleError
+from jobs.core.instants import TICK
 from jobs.core.schedule import jitter_offset
 from jobs.crash_points import crash_point
 from jobs.engine.firing.agenda import Agenda
@@ -32,7 +35,6 @@ log = get_logger()
 
 #: Firings a pass materializes at most, shared among its jobs; the rest follow in the next passes.
 MAX_FIRINGS = 10_000
-_TICK = timedelta(microseconds=1)
 PLANS = PlanCache(schedule_of=store.schedule_of)
 
 
@@ -43,17 +45,22 @@ def materialize(
     limit: int,
     pace: Pace | None = None,
     agenda: Agenda | None = None,
+    tell: Callable[[Sequence[News], datetime], None] | None = None,
+    zoned: bool = True,
 ) -> int:
     """Materialize up to ``limit`` jobs in one transaction. Returns how many, or ``limit`` while more wait.
 
-    ``pace`` is told what each tenant fires on time. ``agenda`` remembers the order of a crowd from pass to pass.
+    ``pace`` learns how much each tenant fires on time. ``agenda`` keeps the order of overdue jobs from pass to pass.
+    ``tell`` tells this process's dispatcher what was committed, and the database's time; where that dispatcher is the
+    only one, nothing is announced.
+    Without ``zoned``, jobs whose instants a time zone decides wait (``jobs.engine.firing.zones``).
     """
     firings: list[Firing] = []
     pasts: list[Past] = []
     next_fire_ats: dict[Any, datetime | None] = {}
     agenda = Agenda() if agenda is None else agenda
     with db.atomic():
-        rows = _take(reign, look_ahead, limit, agenda)
+        rows = _take(reign, look_ahead, limit, agenda, zoned=zoned)
         if not rows:
             return 0
         until = rows[0].window_end
@@ -64,7 +71,7 @@ def materialize(
                 past = split.past_of(
                     row, on_time_since=row.on_time_since - jitter_offset(row.id.int, row.jitter)
                 )
-                since = past.until_at + _TICK if past else None
+                since = past.until_at + TICK if past else None
                 instants, following = PLANS.plan(row, until=until, limit=most, since=since)
             except ScheduleError as error:
                 store.pause_broken(job_id=row.id, reason=str(error))
@@ -75,12 +82,15 @@ def materialize(
             firings += [_firing(row, instant) for instant in instants]
             next_fire_ats[row.id] = following
         walk.begin(walk.absorb(pasts))
-        created = store.materialize(firings)
+        told = tell is not None and reign.alone
+        created = store.materialize(firings, announce=not told)
         store.advance(next_fire_ats)
         if created:
             crash_point("materialize.before_commit")
     if created:
         crash_point("materialize.after_commit")
+    if tell is not None:
+        tell(_news(firings), until - look_ahead)
     if pace is not None:
         _note(firings, pace, since=until - timedelta(seconds=WINDOW_SECONDS))
     if pasts:
@@ -89,17 +99,18 @@ def materialize(
     return limit if agenda else len(rows)
 
 
-def _take(reign: Reign, look_ahead: timedelta, limit: int, agenda: Agenda) -> Sequence[Any]:
-    """The next jobs, locked: those on the agenda, else those longest due. A crowd of overdue ones makes an agenda."""
+def _take(reign: Reign, look_ahead: timedelta, limit: int, agenda: Agenda, *, zoned: bool) -> Sequence[Any]:
+    """The next jobs, locked: those on the agenda, else those longest due. Many overdue ones make an agenda."""
+    take_due = partial(store.take_due, reign=reign, look_ahead=look_ahead, limit=limit, zoned=zoned)
     while agenda:
         # Another beat may have been faster with all of them.
-        if rows := store.take_due(reign=reign, look_ahead=look_ahead, limit=limit, ids=agenda.take(limit)):
+        if rows := take_due(ids=agenda.take(limit)):
             return rows
-    rows = store.take_due(reign=reign, look_ahead=look_ahead, limit=limit)
+    rows = take_due()
     if len(rows) < limit or rows[0].next_fire_at >= rows[0].on_time_since:
         return rows
     agenda.draw_up(reign=reign, look_ahead=look_ahead)
-    return store.take_due(reign=reign, look_ahead=look_ahead, limit=limit, ids=agenda.take(limit)) or rows
+    return take_due(ids=agenda.take(limit)) or rows
 
 
 def _firing(row: Any, instant: datetime) -> Firing:
@@ -112,6 +123,15 @@ def _firing(row: Any, instant: datetime) -> Firing:
         scheduled_for=instant,
         due_at=instant + jitter_offset(row.id.int, row.jitter),
     )
+
+
+def _news(firings: Iterable[Firing]) -> list[News]:
+    """The lanes of the firings, each with the earliest."""
+    floors: dict[tuple[int, str, int], datetime] = {}
+    for firing in firings:
+        lane = (firing.tenant_id, firing.job_type, firing.priority)
+        floors[lane] = min(firing.due_at, floors.get(lane, firing.due_at))
+    return [News(*lane, floor) for lane, floor in floors.items()]
 
 
 def _note(firings: list[Firing], pace: Pace, *, since: datetime) -> None:

@@ -1,9 +1,9 @@
 """How fast past firings may become triggers: twice the normal rate of dispatch in all (DESIGN §9).
 
-The leader counts what it materializes on time for each tenant; past firings may come at that rate beside it, and no
-more of them than two seconds' worth may wait undispatched, so that they never stand in the way of on-time work. Kept in
-memory alone, one small record a tenant: a new leader learns the rate with its first passes. Of several beats each
-counts the firings of its own shards, and lets their past ones go.
+The leader counts the triggers it materializes on time for each tenant. Past firings may come at that rate beside them,
+and no more than two seconds' worth of them may wait undispatched, so that they never delay on-time work. The rates are
+kept in memory alone, one small record a tenant: a new leader learns them with its first passes. If several beats lead,
+each counts the firings of its own shards and paces their past ones.
 """
 
 import math
@@ -15,9 +15,9 @@ WINDOW_SECONDS = 60.0
 #: A tenant that fires less often than once a second still catches up.
 SLOWEST_PER_SECOND = 1.0
 MOST_WAITING_SECONDS = 2.0
-#: What a bucket holds: what a busy leader missed beyond it is not made up for in a burst.
+#: Capacity of a bucket: a busy leader does not make up for more than this in a burst.
 BURST_SECONDS = 0.75
-#: What comes at once: less would be many small messages, which cost the workers as much as large ones.
+#: Firings come in lumps of this size: smaller ones would be many small messages, each as costly as a large one.
 LUMP_SECONDS = 0.5
 
 

@@ -1,18 +1,21 @@
-"""What becomes of missed firings: the table of DESIGN §9. Pure, and it lists no instants but those that run.
+"""The fate of missed firings: the rule of ``core.policies``, asked of whole stretches of them (DESIGN §9).
 
-Instants come as timetables, cut where a firing has its record already. The newest that the policy lets run are carried
-on in a *tail* until all are known, so that however long an outage was, no more than a tail is ever held.
+Pure; it lists no instants but those that run.
+
+Instants come as timetables, cut where a firing has its record already. The newest firings that the policy lets run are
+carried on in a *tail* until all are known, so that only a tail is ever held, however long an outage was.
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import pairwise
 from typing import NamedTuple
 
 from jobs.core.calendar.timetable import Timetable
-from jobs.core.policies import MisfirePolicy
-
-_TICK = timedelta(microseconds=1)
+from jobs.core.instants import TICK
+from jobs.core.policies import end_of_missed, most_to_run
 
 
 class Stretch(NamedTuple):
@@ -36,30 +39,21 @@ class Stretch(NamedTuple):
 
     def before(self, moment: datetime) -> int:
         """How many of them are earlier than ``moment``."""
-        return max(0, min(self.times.rank(moment - _TICK), self.end) - self.start)
+        return max(0, min(self.times.rank(moment - TICK), self.end) - self.start)
 
     def instants(self) -> Iterator[datetime]:
         return map(self.times.nth, range(self.start, self.end))
 
 
 class Decided(NamedTuple):
-    """``misfired`` are older than ``passed_over``; ``tail`` is newer than both, and runs unless pushed out later."""
+    """``ended``: by their reason, the oldest first; ``tail`` is newer than these and runs unless pushed out later."""
 
-    misfired: list[Stretch]
-    passed_over: list[Stretch]
+    ended: dict[str, list[Stretch]]
     tail: list[datetime]
 
-
-def most_to_run(policy: str, *, max_catchup: int) -> int:
-    """How many missed firings the policy lets run; ``fire_all`` runs every one and is not asked."""
-    return {MisfirePolicy.SKIP: 0, MisfirePolicy.FIRE_ONCE: 1, MisfirePolicy.BACKFILL: max_catchup}[
-        MisfirePolicy(policy)
-    ]
-
-
-def reason_within_window(policy: str) -> str:
-    """Why a firing does not run that the catch-up window would have let run."""
-    return "coalesced" if policy == MisfirePolicy.FIRE_ONCE else "misfire"
+    @property
+    def skipped(self) -> int:
+        return sum(stretch.length for stretches in self.ended.values() for stretch in stretches)
 
 
 def between(times: Timetable, recorded: Sequence[datetime]) -> list[Stretch]:
@@ -77,15 +71,22 @@ def between(times: Timetable, recorded: Sequence[datetime]) -> list[Stretch]:
     return found
 
 
-def decide(missed: Sequence[Stretch], *, keep: int, window_start: datetime, last: bool) -> Decided:
-    """Carry the newest ``keep`` on; once the ``last`` are among them, drop those older than the window as well."""
-    cut = max(0, sum(stretch.length for stretch in missed) - keep)
+def decide(missed: Sequence[Stretch], *, policy: str, max_catchup: int, window_start: datetime) -> Decided:
+    """Ask the policy about those before the window, those with enough newer ones, and the rest: each part as one."""
+    count = sum(stretch.length for stretch in missed)
     old = sum(stretch.before(window_start) for stretch in missed)
-    if last:
-        cut = max(cut, old)
-    skipped, kept = _parted(missed, cut)
-    misfired, passed_over = _parted(skipped, min(old, cut))
-    return Decided(misfired, passed_over, [at for stretch in kept for at in stretch.instants()])
+    surplus = max(0, count - most_to_run(policy, max_catchup=max_catchup))
+    ended: defaultdict[str, list[Stretch]] = defaultdict(list)
+    tail: list[datetime] = []
+    rest: Sequence[Stretch] = missed
+    for start, end in pairwise(sorted({0, old, surplus, count})):
+        part, rest = _parted(rest, end - start)
+        verdict = end_of_missed(policy, too_old=end <= old, passed_over=end <= surplus)
+        if verdict is None:
+            tail += [at for stretch in part for at in stretch.instants()]
+        else:
+            ended[str(verdict)] += part
+    return Decided(dict(ended), tail)
 
 
 def _parted(stretches: Sequence[Stretch], count: int) -> tuple[list[Stretch], list[Stretch]]:

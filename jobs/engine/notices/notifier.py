@@ -60,7 +60,7 @@ def _of(event: Any, *, count: int) -> list[Notice]:
     if word is None or not wanted or word not in wanted["on"]:
         return []
     if word == "paused" and not event.data.get("reason"):
-        return []  # somebody paused it, and knows
+        return []  # a caller or an operator paused it, and knows
     key = f"notice:{event.xid}-{event.id}"
     found = []
     if url := wanted.get("url"):

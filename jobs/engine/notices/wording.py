@@ -1,8 +1,9 @@
-"""What a notice says: as JSON for a webhook, in words for an e-mail."""
+"""The content of a notice: as JSON for a webhook, in words for an e-mail."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
+
+from jobs.core.instants import instant_text
 
 _SAID = {
     "succeeded": "succeeded",
@@ -23,21 +24,17 @@ def webhook_body(event: Any, *, count: int) -> dict[str, Any]:
     }
     if count > 1:
         data["events"] = count
-    return {"type": event.kind, "timestamp": _moment(event.at), "data": data}
+    return {"type": event.kind, "timestamp": instant_text(event.at), "data": data}
 
 
 def email_payload(event: Any, *, word: str, count: int, to: str) -> dict[str, Any]:
     """The payload of a ``carillon.email``."""
     what = f"{event.data.get('job_name', event.job_id)} {_SAID[word]}"
     many = f" ({count} times)" if count > 1 else ""
-    lines = [f"{what}{many} at {_moment(event.at)}.", ""]
+    lines = [f"{what}{many} at {instant_text(event.at)}.", ""]
     lines += [
         f"{name.replace('_', ' ')}: {value if isinstance(value, str) else json.dumps(value)}"
         for name, value in webhook_body(event, count=count)["data"].items()
         if value is not None
     ]
     return {"to": to, "subject": f"[Carillon] {what}{many}"[:400], "text": "\n".join(lines)[:20_000]}
-
-
-def _moment(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

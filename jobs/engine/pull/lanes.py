@@ -1,6 +1,6 @@
-"""What the beat is to know of pull workers, as it was a second ago at most.
+"""The beat's knowledge of pull workers, at most a second old.
 
-The types they alone serve; and who asks for those of Celery's that they may serve too.
+It holds the types that only they serve, and the tenants whose pull workers ask for types shared with Celery's.
 """
 
 import time
@@ -33,7 +33,7 @@ class PullLanes:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Who takes of a job type that both kinds of workers may serve: Celery's workers or not, and which tenants' own."""
+    """Takers of a job type that both kinds of workers may serve: whether Celery's do, and which tenants' own do."""
 
     by_celery: bool = True
     by_tenants: frozenset[int] = frozenset()
@@ -42,8 +42,8 @@ class Taken:
 class Takers:
     """Called in every turn of a beat; asks the database once a second, and never where no type is served by both.
 
-    By the workers' presence: who is taken to be there and is not, or the other way round, costs a trigger that nobody
-    is told of its dispatch deadline, as a lost message does.
+    It goes by the workers' presence: a wrong belief about it costs a trigger without a taker its dispatch deadline, as
+    a lost message does.
     """
 
     def __init__(self) -> None:

@@ -3,13 +3,12 @@
 Killed between the claim's commit and its answer, or with the asker gone, the leases run out and reap retries.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 
 from jobs.conf import engine_settings
 from jobs.core.pull import shown_name, stored_name
+from jobs.engine.pull.waiting import places
 from jobs.store import db, pull
 from jobs.store.insight import workers
 from jobs.store.pull import Work
@@ -18,7 +17,7 @@ from jobs.wakeups import the_bell
 from jobs.wakeups.bell import LOOK_SECONDS, POLL_SECONDS
 
 log = get_logger()
-#: Workers whose presence need not be written anew with each question, until when, and for which types.
+#: Workers whose presence is not written again with each question: until when, and for which types.
 _announced: dict[str, tuple[float, tuple[str, ...]]] = {}
 MOST_REMEMBERED = 10_000
 
@@ -34,16 +33,17 @@ def claim(
 ) -> list[Work]:
     """Claim up to ``capacity`` triggers of these stored job types.
 
-    While there is nothing, waits up to ``wait_seconds`` and looks again whenever dispatch may have queued some, unless
-    ``CARILLON_LONG_POLLS`` callers wait in this process already. ``gone`` says that nobody waits for the answer any
-    more. Inside a transaction (a claim with an ``Idempotency-Key``) it never waits.
+    While there is nothing, waits up to ``wait_seconds`` and looks again whenever dispatch may have queued some. Raises
+    ``Crowded`` instead where its tenant has no place to wait in. ``gone`` says that the caller has hung up. Inside a
+    transaction (a claim with an ``Idempotency-Key``) it never waits.
     """
     bell, until = the_bell(), time.monotonic() + wait_seconds
     heard = bell.rings
     rows = _take(tenant_id, job_types, capacity, worker)
     _announce(tenant_id, job_types, capacity, worker)
-    if rows or wait_seconds <= 0 or db.in_transaction() or not _places().acquire(blocking=False):
+    if rows or wait_seconds <= 0 or db.in_transaction():
         return rows
+    places().take(tenant_id)
     try:
         while not rows and (left := until - time.monotonic()) > 0:
             db.disconnect()
@@ -53,23 +53,13 @@ def claim(
             rows = _take(tenant_id, job_types, capacity, worker)
         return rows
     finally:
-        _places().release()
-
-
-def places() -> threading.BoundedSemaphore:
-    """The places in this process for requests that wait."""
-    return _places()
-
-
-@cache
-def _places() -> threading.BoundedSemaphore:
-    return threading.BoundedSemaphore(engine_settings().long_polls)
+        places().leave(tenant_id)
 
 
 def _wait(heard: int, *, seconds: float) -> int:
     began = time.monotonic()
     rings = the_bell().wait(heard=heard, seconds=min(seconds, POLL_SECONDS))
-    # One look answers all that rang meanwhile.
+    # One look answers all notifications since the last.
     time.sleep(max(0.0, min(seconds, LOOK_SECONDS) - (time.monotonic() - began)))
     return rings
 

@@ -1,7 +1,7 @@
-"""Heartbeat and complete: what a pull worker reports of what it holds, each under the fence it claimed it with.
+"""Heartbeat and complete: a pull worker's reports on the triggers it holds, each under the fence of its claim.
 
-A report that comes too late changes nothing but the attempt it is about, which is kept as ``stale``. All may be
-repeated: the same completion is answered alike, however often it comes.
+A report that comes too late changes nothing but its own attempt, which is kept as ``stale``. All reports may be
+repeated: the same completion gets the same answer, however often it comes.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from jobs.models import Attempt, Trigger
 from jobs.store import db, execution, pull
 from jobs.store.execution import Finish, Grip
 
-#: What completions may say twice: a state a worker's report gives an attempt.
+#: Completions that may be repeated: the states that a worker's report gives an attempt.
 _REPORTED = {
     "succeeded": AttemptState.SUCCEEDED,
     "failed": AttemptState.FAILED,
@@ -43,7 +43,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What is known for good of a completed attempt: no repetition is answered otherwise."""
+    """The final facts of a completed attempt: every repetition gets the same answer."""
 
     trigger_id: UUID
     fence: int
@@ -78,7 +78,7 @@ def complete(*, tenant_id: int, grip: Grip, outcome: Outcome) -> Completed:
     """Write how an attempt ended, and what follows from it: a retry, a dead letter, the end.
 
     Raises ``NotFound``, ``StaleFence``, and ``Conflict`` when it was completed otherwise before, or when it says
-    cancelled though nobody asked. Opens a transaction; may be repeated.
+    cancelled without a request to cancel. Opens a transaction; may be repeated.
     """
     with db.atomic():
         rows = pull.hold(tenant_id=tenant_id, grips=[grip])

@@ -1,221 +1,193 @@
-"""A batch from message to outcomes: claim, hold, call the handlers, finish (DESIGN §7).
+"""A batch: the claimed triggers of one message, seen through to their outcomes (DESIGN §7).
 
-Killed anywhere, the leases run out and reap retries what was in hand. Frozen and woken, the fences have moved on and
-every write here comes back stale. A second copy of the message claims nothing.
+Its steps read in order: ``execute`` makes the contexts, refuses what is switched off, runs the handlers at once or one
+after another, and writes what is left to write. Each handler's steps do, too: make sure of the lease, see whether it
+may start, allow it its time, call it, take its outcome.
 """
 
-import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
 from jobs.conf import engine_settings
-from jobs.core.states import AttemptState, TriggerState
-from jobs.crash_points import crash_point
-from jobs.engine.reaper import judge
+from jobs.core.policies import Delivery
 from jobs.engine.worker.finisher import Finisher
-from jobs.engine.worker.keeper import Held, Hold, Keeper
+from jobs.engine.worker.keeping.keeper import Held, Hold, Keeper
+from jobs.engine.worker.keeping.surrender import abandoned, absolve, give_up, handed_back
+from jobs.engine.worker.queues import queues_of
+from jobs.engine.worker.reports import note_checkpoint, note_progress
 from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
-from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context, Flag
 from jobs.handlers.execution import alarms, interrupt, run_sync
-from jobs.handlers.outcome import Outcome
+from jobs.handlers.outcome import Outcome, left_open, switched_off
 from jobs.handlers.placeholders import hide
 from jobs.handlers.registry import JobType
-from jobs.store import db, effects, execution, reap
-from jobs.store.execution import Grip
-from jobs.store.reap import Surrender, Verdict
-from jobs.telemetry import bound, get_logger
+from jobs.store import db, effects
+from jobs.store.execution import Claimed, Grip
+from jobs.telemetry import get_logger
 
 log = get_logger()
 #: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
-#: ones among them go on: a target that hangs must not hold up what has nothing to do with it.
-LEAVE_AFTER_SECONDS = 0.25
-#: Unless so many triggers go on in the process already.
-MOST_LINGERING = 200
-#: How long a handler's report may wait for a database that is away.
-NOTE_PATIENCE_SECONDS = 5.0
-_notes = ThreadPoolExecutor(1, "carillon-notes")
-_async_runner = AsyncRunner()
-_keeper: Keeper | None = None
-_expendable = False
-
-
-def perform(
-    *, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str
-) -> dict[str, int] | None:
-    """Claim a message's triggers and see each through to an outcome.
-
-    Returns how many ended in which state or go on (``lingering``), how many were dropped as stale or unknown and how
-    many effects were not made twice; or None when nothing was left to claim. Waits out a database that is away for as
-    long as the lease, since both claim and finish may be repeated.
-    """
-    settings = engine_settings()
-    patience = settings.worker_lease_seconds
-    sure_until = time.monotonic() + settings.worker_lease_seconds
-    with bound(worker=worker):
-        crash_point("claim.before_commit")
-        rows = db.until_connected(
-            lambda: execution.claim(
-                grips=grips, worker=worker, celery_task_id=celery_task_id, lease=settings.worker_lease
-            ),
-            patience_seconds=patience,
-            what="claim",
-        )
-        crash_point("claim.after_commit")
-        if rows.dropped:
-            # Pull workers may have been faster, where they serve the type too.
-            tell = log.debug if registry.get(job_type).pull else log.warning
-            tell("message dropped", triggers=rows.dropped, of=len(grips), error="unknown, or another fence")
-        if not rows:
-            return None
-        batch = Batch(registry.get(job_type), rows, flush_seconds=settings.finish_flush_ms / 1000)
-        batch.hold.sure_until = sure_until
-        batch.finisher.counts["dropped"] = rows.dropped
-        with _the_keeper().holding(batch.hold):
-            batch.call_handlers(may_linger=_the_keeper().lingering() < MOST_LINGERING)
-            db.until_connected(batch.finisher.flush, patience_seconds=patience, what="finish")
-        return batch.summary()
-
-
-def wait_for_the_rest() -> None:
-    """Wait for what goes on in this process though its messages are done with."""
-    _the_keeper().wait_for_the_rest()
-
-
-def be_expendable() -> None:
-    """This process has nothing but its messages, and somebody replaces it: it may end itself to stop a handler."""
-    global _expendable
-    _expendable = True
-
-
-def _the_keeper() -> Keeper:
-    global _keeper
-    if _keeper is None:
-        settings = engine_settings()
-        _keeper = Keeper(
-            lease=settings.worker_lease,
-            flush_seconds=settings.finish_flush_ms / 1000,
-            grace=timedelta(seconds=settings.stop_grace_seconds),
-            drain=timedelta(seconds=settings.drain_seconds),
-            expendable=_expendable,
-        )
-    return _keeper
+#: ones among them go on: a target that hangs must not hold up what has nothing to do with it. Of a tenant whose
+#: triggers go on so already, more are likely to.
+LEAVE_AFTER_SECONDS, LEAVE_AGAIN_AFTER_SECONDS = 0.25, 0.05
+#: What a handler is given, and the claimed row it comes from.
+_Call = tuple[Context, Any]
 
 
 class Batch:
-    """The claimed triggers of one message and what is known of them while they are in hand."""
+    """The claimed triggers of one message and what is known of them while they are worked on (``keeper.Kept``)."""
 
-    def __init__(self, job_type: JobType, rows: Sequence[Any], *, flush_seconds: float) -> None:
+    def __init__(
+        self,
+        job_type: JobType,
+        rows: Claimed,
+        *,
+        runner: AsyncRunner,
+        keeper: Keeper,
+        sure_until: float = math.inf,
+    ) -> None:
         self.job_type = job_type
         self.rows: dict[UUID, Any] = {row.id: row for row in rows}
-        self.finisher = Finisher(flush_seconds=flush_seconds)
-        self.hold = Hold(
-            held={row.id: Held(Grip(row.id, row.fence), Flag()) for row in rows},
-            flush_if_due=self.finisher.flush_if_due,
-            flush=self.finisher.flush,
-            rescue=self._rescue,
-            hand_back=self._hand_back,
-            interrupt=self._interrupt,
+        held = {row.id: Held(Grip(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
+        self.hold = Hold(held, sure_until=sure_until)
+        self._finisher = Finisher(
+            flush_seconds=engine_settings().finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
         )
+        self._finisher.counts["dropped"] = rows.dropped
+        self._runner = runner
+        self._keeper = keeper
         self._at_work: Context | None = None
         self._secrets = secrets_of(job_type, rows)
+        self._queues = queues_of(job_type, rows)
         # Opened once for the whole batch, and forgotten with it.
         self._signing_secret = cache(signing_secret)
 
-    def call_handlers(self, *, may_linger: bool) -> None:
-        """Asynchronous handlers all at once, synchronous ones one after another.
+    def execute(self) -> None:
+        """Returns when all handlers have ended, or leaves the slow ones of the asynchronous ones to the keeper."""
+        self._tell_of_claims()
+        calls = self._without_switched_off(self._calls())
+        if calls and self.job_type.is_async:
+            self._run_at_once(calls)
+        elif calls:
+            self._run_one_by_one(calls)
+        self._write_outcomes()
 
-        Returns when all have ended, or, where that may be, leaves the slow ones of the asynchronous ones to the keeper.
-        """
-        if log.isEnabledFor(logging.DEBUG):
-            for row in self.rows.values():
-                log.debug(
-                    "claim",
-                    trigger_id=str(row.id),
-                    job_id=str(row.job_id),
-                    tenant=row.tenant,
-                    fence=row.fence,
-                )
-        now = datetime.now(UTC)
-        contexts = [(self._context(row, now), row.payload) for row in self.rows.values()]
-        if self.job_type.is_async:
-            self._make_sure()
-            for ctx, _ in contexts:
-                self._allow(ctx, rounds=math.ceil(len(contexts) / _async_runner.max_concurrent))
-            self.hold.lingers = not _async_runner.run(
-                [(self.job_type, ctx, payload) for ctx, payload in contexts],
-                self._on_outcome,
-                on_idle=lambda: None,
-                leave_after=LEAVE_AFTER_SECONDS if may_linger else None,
-                on_last=self._end,
-            )
+    def _tell_of_claims(self) -> None:
+        if not log.isEnabledFor(logging.DEBUG):
             return
+        for row in self.rows.values():
+            log.debug(
+                "claim",
+                trigger_id=str(row.id),
+                job_id=str(row.job_id),
+                tenant=row.tenant,
+                fence=row.fence,
+            )
+
+    def _calls(self) -> list[_Call]:
+        now = datetime.now(UTC)
+        return [(self._context(row, now), row) for row in self.rows.values()]
+
+    def _without_switched_off(self, calls: list[_Call]) -> list[_Call]:
+        off_for_all = self.job_type.is_switched_off
+        left = []
+        for ctx, row in calls:
+            if off_for_all or row.switched_off:
+                self._take_outcome(ctx, switched_off(self.job_type.name))
+            else:
+                left.append((ctx, row))
+        return left
+
+    def _run_at_once(self, calls: list[_Call]) -> None:
+        """Asynchronous handlers, as far as their tenants have places."""
+        self._make_sure()
+        # What may be started once only goes first: one that waits in a process that dies would be lost unbegun.
+        calls.sort(key=lambda call: call[1].delivery != Delivery.AT_MOST_ONCE)
+        slow = self._keeper.lingering() & {ctx.tenant for ctx, _ in calls}
+        self.hold.lingers = not self._runner.run(
+            [(self.job_type, ctx, row.payload) for ctx, row in calls],
+            self._take_outcome,
+            on_idle=lambda: None,
+            leave_after=LEAVE_AGAIN_AFTER_SECONDS if slow else LEAVE_AFTER_SECONDS,
+            on_last=self._end,
+            on_start=self._allow,
+            may_start=self._is_sure,
+        )
+
+    def _run_one_by_one(self, calls: list[_Call]) -> None:
         with alarms():
-            for ctx, payload in contexts:
-                self._call(ctx, payload)
+            for ctx, row in calls:
+                self._make_sure()
+                self._take_outcome(ctx, self._refusal(ctx) or self._call(ctx, row.payload))
+
+    def _write_outcomes(self) -> None:
+        patience = engine_settings().worker_lease_seconds
+        db.until_connected(self._finisher.flush, patience_seconds=patience, what="finish")
 
     def summary(self) -> dict[str, int]:
         """What has become of the batch so far, for the message's Celery result."""
         lingering = len(self.rows) - len(self.hold.done)
-        return dict(+self.finisher.counts) | ({"lingering": lingering} if lingering else {})
+        return dict(+self._finisher.counts) | ({"lingering": lingering} if lingering else {})
 
     def _end(self) -> None:
         self.hold.ended_at = time.monotonic()
 
+    def _is_sure(self) -> bool:
+        return time.monotonic() < self.hold.sure_until
+
     def _make_sure(self) -> None:
         """Frozen since the claim and woken, this process must not start what others have started meanwhile."""
-        if time.monotonic() >= self.hold.sure_until:
+        if not self._is_sure():
             db.until_connected(
-                partial(_the_keeper().make_sure, self.hold),
+                partial(self._keeper.make_sure, self.hold),
                 patience_seconds=engine_settings().worker_lease_seconds,
                 what="renew",
             )
 
-    def _call(self, ctx: Context, payload: dict[str, Any]) -> None:
-        self._make_sure()
-        held = self.hold.held[ctx.trigger_id]
-        if held.lost:
-            self._on_outcome(
-                ctx, Outcome("failed", error_code="lease_lost", error_message="The lease was lost.")
-            )
-            return
+    def _refusal(self, ctx: Context) -> Outcome | None:
+        """Why a handler whose turn has come is not to start any more."""
+        if self.hold.held[ctx.trigger_id].lost:
+            return Outcome("failed", error_code="lease_lost", error_message="The lease was lost.")
         if ctx.cancelled():
-            self._on_outcome(ctx, Outcome("cancelled", error_message="Cancelled before its handler started."))
-            return
+            return Outcome("cancelled", error_message="Cancelled before its handler started.")
+        return None
+
+    def _call(self, ctx: Context, payload: dict[str, Any]) -> Outcome:
         self._allow(ctx)
         self._at_work = ctx
+        ours = db.in_transaction()  # the caller's, as in tests that are rolled back; never in a worker
         outcome = run_sync(self.job_type, ctx, payload)
         self._at_work = None
-        self._on_outcome(ctx, outcome)
+        return left_open(outcome) if not ours and db.end_leftovers() else outcome
 
-    def _interrupt(self, trigger_id: UUID) -> None:
+    def interrupt(self, trigger_id: UUID) -> None:
+        """Stop a trigger's handler, if it can be reached."""
         ctx = self._at_work
         if ctx is not None and ctx.trigger_id == trigger_id and interrupt(ctx):
             log.warning("interrupt", trigger_id=str(trigger_id), fence=ctx.fence)
 
-    def _allow(self, ctx: Context, *, rounds: int = 1) -> None:
+    def _allow(self, ctx: Context) -> None:
         """From here on the handler counts as started, and as stuck once its time is well over."""
         seconds = (ctx.timeout or self.job_type.timeout).total_seconds()
-        self.hold.held[ctx.trigger_id].deadline = time.monotonic() + rounds * seconds
+        self._keeper.set_deadline(self.hold.held[ctx.trigger_id], time.monotonic() + seconds)
 
-    def _on_outcome(self, ctx: Context, outcome: Outcome) -> None:
-        held = self.hold.held[ctx.trigger_id]
-        held.deadline = None
+    def _take_outcome(self, ctx: Context, outcome: Outcome) -> None:
+        self._keeper.set_deadline(self.hold.held[ctx.trigger_id], None)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
-        self.finisher.add(self.rows[ctx.trigger_id], outcome)
+        self._finisher.add(self.rows[ctx.trigger_id], outcome)
         self.hold.done.add(ctx.trigger_id)
 
     def _context(self, row: Any, now: datetime) -> Context:
-        grip = Grip(row.id, row.fence)
+        grip, timeout = Grip(row.id, row.fence), self.job_type.bounded(row.timeout)
+        secrets = self._secrets.get(row.id, NO_SECRETS)
         return Context(
             tenant=row.tenant,
             job_id=row.job_id,
@@ -226,14 +198,16 @@ class Batch:
             attempt_number=row.attempt_count,
             idempotency_key=row.idempotency_key,
             fence=row.fence,
-            deadline=now + row.timeout,
-            timeout=row.timeout,
+            deadline=now + timeout,
+            timeout=timeout,
             resume_from=row.checkpoint,
-            secrets=self._secrets.get(row.id, NO_SECRETS),
+            secrets={name: opened.value for name, opened in secrets.items()},
+            secret_hosts={name: opened.hosts for name, opened in secrets.items()},
+            queues=self._queues.get(row.tenant_id, ()),
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
             cancel_event=self.hold.held[row.id].cancel_event,
-            on_progress=partial(_note_progress, grip),
-            on_checkpoint=partial(_note_checkpoint, grip),
+            on_progress=partial(note_progress, grip),
+            on_checkpoint=partial(note_checkpoint, grip),
             on_once=partial(self._once, grip),
             on_once_async=partial(self._once_async, grip),
         )
@@ -247,14 +221,20 @@ class Batch:
         )
 
     def _count(self, first: bool) -> bool:
-        self.finisher.counts["duplicates_prevented"] += not first
+        self._finisher.counts["duplicates_prevented"] += not first
         return first
 
-    def _rescue(self, alone: bool) -> None:
-        """Before this process is given up: write what is known, and give back what it has in hand."""
-        self.finisher.flush()
+    def flush_if_due(self) -> None:
+        self._finisher.flush_if_due()
+
+    def flush(self) -> None:
+        self._finisher.flush()
+
+    def rescue(self, alone: bool) -> None:
+        """Before this process is given up: write what is known, and give back what it has claimed."""
+        self._finisher.flush()
         surrenders = [
-            _surrender(
+            abandoned(
                 self.rows[held.grip.id],
                 started=bool(held.deadline),
                 alone=alone,
@@ -262,68 +242,23 @@ class Batch:
             )
             for held in self.hold.waiting()
         ]
-        _give_up(surrenders)
+        give_up(surrenders)
 
-    def _hand_back(self) -> None:
-        """Before this process ends because its worker was told to: nobody is to wait for a lease to run out."""
-        self.finisher.flush()
-        _give_up(
-            [_return(self.rows[held.grip.id], started=bool(held.deadline)) for held in self.hold.waiting()]
+    def hand_back(self) -> None:
+        """Before this process ends because its worker was told to: no other is to wait for a lease to run out."""
+        self._finisher.flush()
+        give_up(
+            [
+                handed_back(self.rows[held.grip.id], started=bool(held.deadline))
+                for held in self.hold.waiting()
+            ]
         )
 
 
-def _give_up(surrenders: Sequence[Surrender]) -> None:
-    for row in reap.give_up(surrenders) if surrenders else ():
-        log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
-
-
-def _return(row: Any, *, started: bool) -> Surrender:
-    """It goes to another worker at once and uncharged, unless it started and may not be started twice."""
-    verdict = judge(row, charged=False) if started else None
-    if verdict is None or verdict.state is TriggerState.RETRYING:
-        verdict = Verdict(Grip(row.id, row.fence), TriggerState.RETRYING, "", timedelta(), charged=False)
-    message = "Its worker was told to stop, and this had not ended CARILLON_DRAIN_SECONDS later."
-    return Surrender(verdict, False, AttemptState.LOST, "handed_back", message)
-
-
-def _surrender(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Surrender:
-    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be.
-
-    The wish to cancel that ``cancelled`` tells of is on record, and beats the retry.
-    """
-    grip = Grip(row.id, row.fence)
-    if started and cancelled:
-        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
-        message = "The handler did not heed the cancel: process ended."
-        return Surrender(verdict, False, AttemptState.CANCELLED, "cancelled", message)
-    if not started:
-        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
-        message = "Another trigger of the same batch got stuck; this one had not started."
-        return Surrender(verdict, False, AttemptState.LOST, "batch_abandoned", message)
-    verdict = judge(row, charged=alone)
-    if not alone:
-        message = (
-            "One of the handlers that ran at once got stuck, perhaps this one. It travels alone from now on."
-        )
-        return Surrender(verdict, True, AttemptState.LOST, "batch_abandoned", message)
-    message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
-    return Surrender(verdict, True, AttemptState.TIMED_OUT, "timeout", message)
-
-
-def _note_progress(grip: Grip, fraction: float, stage: str) -> None:
-    _note(partial(execution.note_progress, grip=grip, progress={"fraction": fraction, "stage": stage}))
-
-
-def _note_checkpoint(grip: Grip, state: dict[str, Any]) -> None:
-    _note(partial(execution.note_progress, grip=grip, checkpoint=state))
-
-
-def _note(write: Callable[[], bool]) -> None:
-    """Write now; an asynchronous handler calls from its event loop, where Django refuses, so a thread does it there."""
-    keep = partial(db.until_connected, write, patience_seconds=NOTE_PATIENCE_SECONDS, what="note progress")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        keep()
-    else:
-        _notes.submit(keep).result()
+def _on_stale(held: dict[UUID, Held], grips: Sequence[Grip]) -> None:
+    """The leases of ``grips`` were taken for lost, and this process lives. The keeper has said so of those it knows."""
+    # To one whose worker was told to stop nothing was charged.
+    unknown = [grip for grip in grips if not (held[grip.id].lost or held[grip.id].stopping)]
+    for grip in unknown:
+        held[grip.id].lost = True
+    absolve(unknown)

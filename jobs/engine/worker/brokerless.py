@@ -9,7 +9,7 @@ time than it was told to. While the table is empty, that is a glance a second.
 import random
 import threading
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.db import close_old_connections
@@ -78,34 +78,8 @@ class Brokerless:
             close_old_connections()
             return self.turn()
         except db.DISCONNECTED as error:
-            log.warning("database away", what="brokerless", error=str(error).strip().splitlines()[:1])
+            db.note_away(error, what="brokerless")
             db.disconnect()
         except Exception:  # one bad message must not end the thread every later one relies on
             log.exception("brokerless failed")
         return False
-
-
-_ours: Brokerless | None = None
-
-
-def begin(brokerless: Brokerless) -> None:
-    """Make it this process's own; children that are forked later start it for themselves."""
-    global _ours
-    _ours = brokerless
-
-
-def start() -> None:
-    """Start this process's own, if it has one."""
-    if _ours is not None:
-        _ours.start()
-
-
-def stop() -> None:
-    """Stop this process's own, if it has one."""
-    if _ours is not None:
-        _ours.stop()
-
-
-def slot() -> AbstractContextManager[Any]:
-    """A slot of this process for one message; at once where there is no fallback to share with."""
-    return nullcontext() if _ours is None else _ours.slot()

@@ -2,21 +2,24 @@
 
 Outcomes wait at most ``flush_seconds`` before they are written, by whichever thread comes first: the batch's own, or
 the lease keeper's while a handler keeps the batch's busy. A write that fails keeps its outcomes for the next try, as
-each is a CAS that may be repeated; the lease bounds how long that is worth it.
+each is a CAS that may be repeated; the lease bounds how long that is worth it. An outcome that the database refuses
+costs no other: each of its group is then written alone, and instead of the refused one an attempt that says so.
 """
 
 import logging
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from django.db import DataError, IntegrityError, ProgrammingError
 
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
 from jobs.crash_points import crash_point
-from jobs.handlers.outcome import Outcome
+from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
 from jobs.store.execution import Finish, Grip
 from jobs.telemetry import get_logger
@@ -24,6 +27,8 @@ from jobs.wakeups import wake_beats
 
 log = get_logger()
 _rng = random.Random()  # noqa: S311
+#: What a statement raises for the values it is given, however often it is repeated.
+REFUSED = (DataError, IntegrityError, ProgrammingError, TypeError, ValueError)
 _ATTEMPT_STATES = {
     "succeeded": AttemptState.SUCCEEDED,
     "failed": AttemptState.FAILED,
@@ -77,20 +82,35 @@ def _status_or_none(status: object) -> int | None:
     return status if type(status) is int and 0 < status < 1000 else None
 
 
-class Finisher:
-    """Gathers the outcomes of one batch and writes them in groups. ``counts`` sums up what became of them."""
+class _Ending(NamedTuple):
+    """An outcome that waits to be written for the claimed ``row``. ``instead``: of one that could not be."""
 
-    def __init__(self, *, flush_seconds: float) -> None:
+    row: Any
+    finish: Finish
+    pause_job: bool
+    instead: bool = False
+
+
+class Finisher:
+    """Gathers the outcomes of one batch and writes them in groups. ``counts`` sums up what became of them.
+
+    ``on_stale`` is told of triggers that were not ours any more.
+    """
+
+    def __init__(
+        self, *, flush_seconds: float, on_stale: Callable[[Sequence[Grip]], None] = lambda _: None
+    ) -> None:
         self._flush_seconds = flush_seconds
+        self._on_stale = on_stale
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._gathered: list[tuple[Any, Finish, bool]] = []
+        self._gathered: list[_Ending] = []
         self._since = 0.0
         self.counts: Counter[str] = Counter()
 
     def add(self, row: Any, outcome: Outcome) -> None:
         """Gather one outcome; it is written with the next flush."""
-        item = (row, to_finish(row, outcome), outcome.pause_job)
+        item = _Ending(row, to_finish(row, outcome), outcome.pause_job)
         with self._lock:
             if not self._gathered:
                 self._since = time.monotonic()
@@ -102,35 +122,58 @@ class Finisher:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything gathered, in one statement. Raises what the database raises and then keeps the outcomes."""
-        with self._writing:
-            with self._lock:
-                items, self._gathered = self._gathered, []
-            if not items:
-                return
-            crash_point("finish.before_commit")
-            try:
-                states = self._write(items)
-            except db.DISCONNECTED:
+        """Write everything gathered, in one statement if that can be. Raises what the database raises and then keeps
+        what is not written.
+        """
+        written: list[tuple[_Ending, TriggerState | None]] = []
+        try:
+            with self._writing:
                 with self._lock:
-                    self._gathered = items + self._gathered
+                    gathered, self._gathered = self._gathered, []
+                if not gathered:
+                    return
+                crash_point("finish.before_commit")
+                self._write_all(gathered, written)
+        finally:
+            if written:
+                crash_point("finish.after_commit")
+            for ending, state in written:
+                self._note(ending.row, ending.finish, state)
+                if state is TriggerState.RETRYING:
+                    wake_beats(due_in=ending.finish.delay)
+                    crash_point("finish.after_publish")
+            if stale := [ending.finish.grip for ending, state in written if state is None]:
+                self._on_stale(stale)
+
+    def _write_all(self, gathered: list[_Ending], written: list[tuple[_Ending, TriggerState | None]]) -> None:
+        groups = deque([gathered])
+        while groups:
+            group = groups.popleft()
+            try:
+                states = self._write(group)
+            except REFUSED as error:
+                groups.extendleft([ending] for ending in _apart(group, error))
+            except BaseException:
+                with self._lock:
+                    self._gathered = [
+                        *group,
+                        *(ending for left in groups for ending in left),
+                        *self._gathered,
+                    ]
                 raise
-        crash_point("finish.after_commit")
-        for row, finish, _ in items:
-            state = states.get(row.id)
-            self._note(row, finish, state)
-            if state is TriggerState.RETRYING:
-                wake_beats(due_in=finish.delay)
-                crash_point("finish.after_publish")
+            else:
+                written += [(ending, states.get(ending.row.id)) for ending in group]
 
     @staticmethod
-    def _write(items: Sequence[tuple[Any, Finish, bool]]) -> dict[Any, TriggerState]:
-        finishes = [finish for _, finish, _ in items]
-        if not any(gone for _, _, gone in items):
+    def _write(group: Sequence[_Ending]) -> dict[Any, TriggerState]:
+        finishes = [ending.finish for ending in group]
+        if not any(ending.pause_job for ending in group):
             return execution.finish(finishes)
         with db.atomic():  # repeated after an uncertain commit, finish would not know its triggers again
             states = execution.finish(finishes)
-            execution.pause_gone([row.job_id for row, _, gone in items if gone and row.id in states])
+            execution.pause_gone(
+                [ending.row.id for ending in group if ending.pause_job and ending.row.id in states]
+            )
         return states
 
     def _note(self, row: Any, finish: Finish, state: TriggerState | None) -> None:
@@ -144,13 +187,27 @@ class Finisher:
             "attempt_id": str(row.attempt_id),
             "fence": row.fence,
         }
+        # Not the message: it holds what handlers and targets say, such as the value that ``int`` refused.
+        why = {"error": finish.error_code, "error_class": finish.error_class}
         if state is TriggerState.SUCCEEDED:
             log.debug("succeed", **ids)
         elif state is TriggerState.RETRYING:
-            log.info("retry", delay_seconds=finish.delay.total_seconds(), error=finish.error_message, **ids)
+            log.info("retry", delay_seconds=finish.delay.total_seconds(), **why, **ids)
         elif state is TriggerState.DEAD:
-            log.warning("bury", reason=finish.reason, error=finish.error_message, **ids)
+            log.warning("bury", reason=finish.reason, **why, **ids)
         elif state is TriggerState.CANCELLED:
             log.info("cancel", reason=finish.reason, **ids)
         else:
             log.warning("stale", outcome=finish.state.value, **ids)
+
+
+def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
+    """What to write one by one instead of a group that was refused; of a single one, that it was."""
+    if len(group) > 1:
+        return group
+    [(row, finish, _, instead)] = group
+    ids = {"trigger_id": str(row.id), "attempt_id": str(row.attempt_id), "tenant": row.tenant}
+    log.error("outcome refused", error=str(error).strip().splitlines()[:1], outcome=finish.state.value, **ids)
+    if instead:  # its lease runs out, and reap says what becomes of it
+        return ()
+    return [_Ending(row, to_finish(row, unwritable(error)), False, instead=True)]

@@ -4,10 +4,16 @@ So that "why does it wait?" can answer "no worker takes from its queue" without 
 thread of the worker's main process does it, over a connection that is open for an instant: children forked later
 inherit none. A worker that loses its broker, is frozen or killed falls silent; one that is told to stop leaves. The
 thread compares the machine's clock with the database's, too.
+
+Two workers of one name are a mistake (``-n``): Celery takes them for one, and remote control reaches either. The one
+that finds that another has announced its name since says so in the log, and is listed by its process from then on.
 """
 
+import os
+import secrets
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -32,6 +38,9 @@ class Presence:
 
     def __init__(self, *, name: str, standing: Callable[[], Standing | None]) -> None:
         self._name = name
+        # Process ids come again, and containers of one image all have the same.
+        self._process = f"{os.getpid()}-{secrets.token_hex(3)}"
+        self._announced = False
         self._standing = standing
         self._drift = Drift(name=name)
         # Its put may be called by a signal's handler, whatever it interrupts; an Event's set may not.
@@ -51,21 +60,36 @@ class Presence:
                 self._leaving.get(timeout=ANNOUNCED_SECONDS)
             except Empty:
                 continue
-            self._quietly(lambda: workers.leave(name=self._name))
+            self._quietly(lambda: workers.leave(name=self._name, process=self._process))
             return
 
     def _announce(self) -> None:
         standing = self._standing()
         if standing is not None:
-            workers.announce(name=self._name, queues=standing.queues, concurrency=standing.concurrency)
+            self._announce_as(standing)
         self._drift.measure_if_due()
+
+    def _announce_as(self, standing: Standing) -> None:
+        say = partial(workers.announce, **standing._asdict(), process=self._process)
+        other = say(name=self._name)
+        if other is not None and self._announced:
+            log.warning(
+                "two workers of one name",
+                worker=self._name,
+                processes=[self._process, other],
+                remedy="start each with a name of its own: -n webhook@%h, -n default@%h",
+            )
+            workers.leave(name=self._name, process=self._process)
+            self._name = workers.own_name(self._name, self._process)
+            say(name=self._name)
+        self._announced = True
 
     @staticmethod
     def _quietly(action: Callable[[], None]) -> None:
         """A database that is away is tried again at the next turn."""
         try:
             action()
-        except db.DISCONNECTED as error:
-            log.warning("database away", what="presence", error=str(error).strip().splitlines()[:1])
+        except db.TRANSIENT as error:
+            db.note_away(error, what="presence")
         finally:
             db.disconnect()

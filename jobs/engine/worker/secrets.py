@@ -11,13 +11,13 @@ from jobs.handlers.context import unreadable
 from jobs.handlers.registry import JobType
 from jobs.store import db
 from tenants.vault.sealing import Unreadable
-from tenants.vault.secrets import open_secrets
+from tenants.vault.secrets import Opened, open_secrets
 from tenants.vault.signing import open_signing_secrets
 
-NO_SECRETS: Mapping[str, str | None] = {}
+NO_SECRETS: Mapping[str, Opened] = {}
 
 
-def secrets_of(job_type: JobType, rows: Sequence[Any]) -> dict[UUID, dict[str, str | None]]:
+def secrets_of(job_type: JobType, rows: Sequence[Any]) -> dict[UUID, dict[str, Opened]]:
     """The secrets each trigger's payload refers to, by its id: one look-up for all, and none where no payload does."""
     if job_type.secrets is None:
         return {}

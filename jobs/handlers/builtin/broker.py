@@ -4,21 +4,39 @@ Keeps true: publishing waits a bounded time (one reconnect; the engine's retry p
 on any queue, declared by this project or not. Messages go through the default exchange, whose routing key is
 the queue's name, on Redis as on RabbitMQ. On RabbitMQ that exchange silently drops what no queue takes, so
 the queue is looked up first; on Redis a queue is a list that comes into being with its first message.
+
+A queue that nobody empties holds no more than ``CARILLON_QUEUE_MAX_MESSAGES``, and on Redis, whose memory is
+everybody's, all that a tenant wrote no more than ``CARILLON_TENANT_QUEUE_BYTES``: what comes next is retried by the
+job's policy. Those who write at the same moment may exceed either by a message each.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from amqp.exceptions import NotFound
 from celery import Celery
 from kombu import Producer
-from kombu.exceptions import LimitExceeded, OperationalError
+from kombu.exceptions import ChannelError, LimitExceeded, OperationalError
 
+from jobs.conf import engine_settings
+from jobs.handlers.builtin.queues import may_write, refusal
 from jobs.handlers.context import Context
-from jobs.handlers.outcome import HandlerError
+from jobs.handlers.outcome import HandlerError, Permanent
 
+#: Before the tenant's slug: the set of the queues that it writes to. No queue's name may begin with a brace.
+WRITTEN = "{carillon}:queues:"
+#: That are not empty, of one tenant.
+MAX_QUEUES = 100
+_ROOM = Path(__file__).with_name("room.lua").read_text()
 RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
+
+
+def check_queue(ctx: Context, queue: str) -> None:
+    """Refuse a queue that is not the tenant's, or no longer: whoever writes the job is told, but grants may end."""
+    if not may_write(queue, tenant=ctx.tenant, granted=ctx.queues):
+        raise Permanent(f"payload.queue: {refusal(queue, tenant=ctx.tenant)}", code="queue_refused")
 
 
 @contextmanager
@@ -27,30 +45,74 @@ def pooled_producer(app: Celery) -> Iterator[Producer]:
     try:
         with app.producer_or_acquire() as producer:
             yield producer
-    except (OperationalError, LimitExceeded, OSError) as error:
+    except (OperationalError, ChannelError, LimitExceeded, OSError) as error:
         raise HandlerError(f"The broker did not take the message: {error}", code="broker") from error
 
 
-def has_queue(producer: Producer, queue: str) -> bool:
+def has_queue(producer: Producer, ctx: Context, queue: str) -> bool:
     """False when a message to ``queue`` would be dropped: no such queue on a broker that knows its queues.
+
+    Raises ``HandlerError`` (``queue_full``) where there is no room for one more of this tenant's.
+    """
+    match producer.connection.transport.driver_type:
+        case "redis":
+            _check_room_in_redis(producer, ctx, queue)
+            return True
+        case "amqp":
+            length = _length_on_amqp(producer, queue)
+            if length is not None:
+                _check_length(queue, length)
+            return length is not None
+    return True
+
+
+def _check_room_in_redis(producer: Producer, ctx: Context, queue: str) -> None:
+    settings, written = engine_settings(), WRITTEN + ctx.tenant
+    bounds = (settings.queue_max_messages, settings.tenant_queue_bytes, MAX_QUEUES)
+
+    def ask() -> list[Any]:
+        with producer.channel.conn_or_acquire() as client:
+            answer: list[Any] = client.eval(_ROOM, 1, written, queue, *bounds)
+            return answer
+
+    lacking, figure = producer.connection.ensure(producer, ask, **RETRY_POLICY)()
+    match lacking.decode() if isinstance(lacking, bytes) else lacking:
+        case "length":
+            _check_length(queue, figure)
+        case "bytes":
+            raise _full(f"All the queues you write to hold {figure:,} bytes of at most {bounds[1]:,}")
+        case "queues":
+            raise _full(f"You write to {figure:,} queues already that are not empty")
+        case "type":
+            raise HandlerError(f"Under {queue!r} Redis keeps what is no queue.", code="broker")
+
+
+def _length_on_amqp(producer: Producer, queue: str) -> int | None:
+    """How many messages wait in it; None when there is no such queue.
 
     Asked on a channel of its own, because AMQP closes the channel on which a passive declaration fails.
     """
     connection = producer.connection
-    if connection.transport.driver_type != "amqp":
-        return True
 
-    def look() -> None:
+    def look() -> int:
         with connection.channel() as channel:
-            channel.queue_declare(queue=queue, passive=True)
+            return int(channel.queue_declare(queue=queue, passive=True).message_count)
 
     try:
-        # A pooled connection that once failed has no channels until it is made to connect anew.
+        # A pooled connection that once failed has no channels until it is made to connect again.
         connection.ensure_connection(**RETRY_POLICY)
-        connection.ensure(producer, look, **RETRY_POLICY)()
+        return int(connection.ensure(producer, look, **RETRY_POLICY)())
     except NotFound:
-        return False
-    return True
+        return None
+
+
+def _check_length(queue: str, length: int) -> None:
+    if length >= (most := engine_settings().queue_max_messages):
+        raise _full(f"The queue {queue!r} holds {length:,} messages of at most {most:,}")
+
+
+def _full(what: str) -> HandlerError:
+    return HandlerError(f"{what}; once its consumers have taken some, this goes on.", code="queue_full")
 
 
 def carillon_headers(ctx: Context) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import AfterValidator, Field
 
-from jobs.handlers.builtin.payload import BuiltInPayload, QueueName
+from jobs.handlers.builtin.payload import BuiltInPayload
+from jobs.handlers.builtin.queues import QueueName
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import HandlerError
 from jobs.handlers.registry import job_type
@@ -25,8 +26,8 @@ def _check_task(name: str) -> str:
 
 
 class CeleryTaskPayload(BuiltInPayload):
-    """``task`` as its workers registered it, with its arguments; ``queue`` where they do not listen to
-    ``celery``.
+    """``task`` as its workers registered it, with its arguments; ``queue`` where they listen: ``celery`` by default,
+    which an operator must have granted.
     """
 
     task: Annotated[
@@ -37,18 +38,29 @@ class CeleryTaskPayload(BuiltInPayload):
     queue: QueueName = DEFAULT_QUEUE
 
 
-@job_type("celery_task", timeout_seconds=30, batch_size=50, payload=CeleryTaskPayload)
+def _queue(payload: dict[str, Any]) -> str:
+    return str(payload.get("queue", DEFAULT_QUEUE))
+
+
+@job_type("celery_task", timeout_seconds=30, batch_size=50, payload=CeleryTaskPayload, sends_to=_queue)
 def celery_task(ctx: Context, payload: CeleryTaskPayload) -> dict[str, str]:
     """Send a Celery task of your own project to its queue; succeeds when the broker took it."""
     # Imported here: Celery comes up after the registry, and an app must exist before it is asked for.
     from celery import current_app
     from kombu import Queue
 
-    from jobs.handlers.builtin.broker import RETRY_POLICY, carillon_headers, has_queue, pooled_producer
+    from jobs.handlers.builtin.broker import (
+        RETRY_POLICY,
+        carillon_headers,
+        check_queue,
+        has_queue,
+        pooled_producer,
+    )
 
+    check_queue(ctx, payload.queue)
     task_id = str(uuid5(NAMESPACE_URL, ctx.idempotency_key))
     with pooled_producer(current_app) as producer:
-        if not has_queue(producer, payload.queue):
+        if not has_queue(producer, ctx, payload.queue):
             raise HandlerError(
                 f"The broker has no queue {payload.queue!r}; start its workers, or mend the name.",
                 code="queue_missing",

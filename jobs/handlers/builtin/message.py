@@ -1,19 +1,23 @@
 """``message``: publish the payload's body to a named queue of the broker, for consumers that are not
 Celery's.
 
-Keeps true: the message is durable, and carries the ids by which a consumer recognises a duplicate. On
-RabbitMQ a queue that does not exist yet is declared (durable, classic), so that nothing is dropped.
+Keeps true: no Celery worker takes it for a task; the message is durable, and carries the ids by which a
+consumer recognises a duplicate. On RabbitMQ a queue that does not exist yet is declared (durable, classic), so
+that nothing is dropped.
 """
 
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from jobs.handlers.builtin.payload import BuiltInPayload, QueueName
+from jobs.handlers.builtin.payload import BuiltInPayload
+from jobs.handlers.builtin.queues import TENANTS, QueueName
 from jobs.handlers.context import Context
 from jobs.handlers.registry import job_type
 
+#: A message with these is a task to a Celery worker (protocol 2).
+CELERY_HEADERS = ("task", "id", "lang")
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,100}$")]
 HeaderValue = Annotated[str, Field(max_length=4096)]
 
@@ -26,28 +30,57 @@ class MessagePayload(BuiltInPayload):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=32)] = {}
     content_type: Literal["application/json", "text/plain"] = "application/json"
 
+    @field_validator("headers")
+    @classmethod
+    def _speak_for_nobody(cls, headers: dict[str, str]) -> dict[str, str]:
+        if taken := sorted(name for name in headers if name.lower() in CELERY_HEADERS):
+            raise ValueError(
+                f"{', '.join(taken)}: by these Celery knows its own messages; send tasks by celery_task."
+            )
+        return headers
+
     @model_validator(mode="after")
     def _plain_text_is_text(self) -> "MessagePayload":
         if self.content_type == "text/plain" and not isinstance(self.body, str):
             raise ValueError("A text/plain body is a text; leave content_type out to send JSON.")
         return self
 
+    @model_validator(mode="after")
+    def _is_no_task(self) -> "MessagePayload":
+        """In a tenant's queue whoever listens is its own; elsewhere it could be a team's Celery worker (protocol 1)."""
+        if isinstance(self.body, dict) and "task" in self.body and not self.queue.startswith(TENANTS):
+            raise ValueError(
+                "A body with a task is a Celery message to workers on that queue; send tasks by celery_task."
+            )
+        return self
 
-@job_type("message", timeout_seconds=30, batch_size=50, payload=MessagePayload)
+
+def _queue(payload: dict[str, Any]) -> str:
+    return str(payload["queue"])
+
+
+@job_type("message", timeout_seconds=30, batch_size=50, payload=MessagePayload, sends_to=_queue)
 def message(ctx: Context, payload: MessagePayload) -> None:
     """Publish a message to a named queue of the broker; succeeds when the broker took it."""
     # Imported here: Celery comes up after the registry, and an app must exist before it is asked for.
     from celery import current_app
     from kombu import Queue
 
-    from jobs.handlers.builtin.broker import RETRY_POLICY, carillon_headers, has_queue, pooled_producer
+    from jobs.handlers.builtin.broker import (
+        RETRY_POLICY,
+        carillon_headers,
+        check_queue,
+        has_queue,
+        pooled_producer,
+    )
 
+    check_queue(ctx, payload.queue)
     with pooled_producer(current_app) as producer:
         producer.publish(
             payload.body if payload.content_type == "text/plain" else json.dumps(payload.body),
             exchange="",
             routing_key=payload.queue,
-            declare=[] if has_queue(producer, payload.queue) else [Queue(payload.queue, durable=True)],
+            declare=[] if has_queue(producer, ctx, payload.queue) else [Queue(payload.queue, durable=True)],
             headers={**payload.headers, **carillon_headers(ctx)},
             content_type=payload.content_type,
             content_encoding="utf-8",

@@ -1,10 +1,15 @@
-"""``noop``: does nothing, or as little as asked. For benchmarks, demonstrations and tests of the engine."""
+"""``noop``: does nothing, or as little as asked. For benchmarks and tests of the engine, where a setting says so.
+
+It sleeps where a process waits for it, so that any tenant could keep the workers of all from their work. Where it is
+switched off, what a job of it fires ends at once as ``dead``.
+"""
 
 import time
 from typing import Annotated
 
 from pydantic import Field
 
+from jobs.conf import engine_settings
 from jobs.handlers.builtin.payload import BuiltInPayload
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import HandlerError
@@ -18,7 +23,11 @@ class NoopPayload(BuiltInPayload):
     fail: bool = False
 
 
-@job_type("noop", timeout_seconds=90, batch_size=200, payload=NoopPayload)
+def _enabled() -> bool:
+    return engine_settings().noop_enabled
+
+
+@job_type("noop", timeout_seconds=90, batch_size=200, payload=NoopPayload, offered=_enabled)
 def noop(ctx: Context, payload: NoopPayload) -> None:
     """Do nothing; optionally pause or fail."""
     if payload.sleep_ms:

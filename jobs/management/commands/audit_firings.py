@@ -13,12 +13,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q, QuerySet
 
 from jobs.actions.audit import RETENTION_MARGIN, SETTLING, JobAudit, audit
-from jobs.actions.fields import parse_instant
-from jobs.actions.schedules import instant_text
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
+from jobs.core.instants import instant_text, parse_instant
 from jobs.models import Job
-from jobs.store.history import database_now
+from tenants.clock import database_now
 
 #: Differences that are shown one by one; all of them are counted.
 _MOST_SHOWN = 100

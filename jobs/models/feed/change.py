@@ -55,7 +55,9 @@ class Change(models.Model):
             ),
             # The admin's list of one actor, newest first.
             models.Index(fields=("actor", "-id"), name="change_by_actor"),
-            # store/sql/trail.sql: purge; the admin's list of the last hour or week.
+            # store/sql/chain.sql: next_range and digest; carillon_purge_trail.
+            models.Index(fields=("xid",), name="change_in_order"),
+            # The admin's list of the last hour or week.
             models.Index(fields=("at",), name="change_at"),
         )
 

@@ -25,6 +25,12 @@ def find(*, tenant_id: int, key: str) -> Any:
     return rows[0] if rows else None
 
 
+def kept_bytes(*, tenant_id: int) -> int:
+    """How much is kept for a tenant: bodies, and 500 bytes for the rest of each answer."""
+    [row] = _SQL["kept_bytes"](tenant_id=tenant_id)
+    return int(row.bytes)
+
+
 def keep(
     *, tenant_id: int, key: str, fingerprint: bytes, status: int, headers: dict[str, str], body: bytes
 ) -> None:

@@ -34,7 +34,7 @@ def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) ->
 
 
 def take() -> Any:
-    """The unfinished operation that has waited longest, locked until the transaction ends; None when there is none."""
+    """The unfinished operation whose turn it is, by tenant, locked until the transaction ends; None: there is none."""
     rows = _SQL["take"]()
     return rows[0] if rows else None
 

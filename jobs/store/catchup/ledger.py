@@ -5,12 +5,13 @@ A few skipped firings become triggers, a long run of them one range, so that no 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from jobs.models.fields import new_id
 from jobs.store import db, events
+from jobs.store.jobs import key_of
 
 _SQL = db.queries("catchup")
 #: More skipped firings of one job than this are kept as ranges (DESIGN §9).
@@ -58,7 +59,6 @@ def skip(skips: Sequence[Skip]) -> None:
     """Record firings that do not run, a trigger each; one that has its trigger already is left alone."""
     if not skips:
         return
-    instants = [skip.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z") for skip in skips]
     rows = _SQL["skip"](
         ids=[new_id() for _ in skips],
         job_ids=[skip.job.job_id for skip in skips],
@@ -68,10 +68,7 @@ def skip(skips: Sequence[Skip]) -> None:
         scheduled_fors=[skip.scheduled_for for skip in skips],
         reasons=[skip.reason for skip in skips],
         priorities=[skip.job.priority for skip in skips],
-        idempotency_keys=[
-            f"job:{skip.job.job_id}:scheduled_for:{instant}"
-            for skip, instant in zip(skips, instants, strict=True)
-        ],
+        idempotency_keys=[key_of(skip.job.job_id, skip.scheduled_for) for skip in skips],
     )
     events.note(row.id for row in rows)
 

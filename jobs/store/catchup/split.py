@@ -1,9 +1,10 @@
 """Where a job's past ends: the firings it has missed become catch-up, those after them are still on time."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from jobs.core.calendar.plans import PlanCache
+from jobs.core.instants import TICK
 from jobs.core.policies import MisfirePolicy
 from jobs.core.schedule import ScheduleType
 from jobs.store.catchup.walk import Past
@@ -11,7 +12,6 @@ from jobs.store.jobs import schedule_of
 
 #: Up to this many missed firings of a job become triggers that dispatch judges; more become catch-up.
 MOST_MISSED = 10
-_TICK = timedelta(microseconds=1)
 #: The first few firings of cron jobs that missed some: whether they are many.
 _PROBES = PlanCache(schedule_of=schedule_of)
 
@@ -33,7 +33,7 @@ def past_of(job: Any, *, on_time_since: datetime) -> Past | None:
         origin="outage",
         policy=job.misfire_policy,
         from_at=job.next_fire_at,
-        until_at=on_time_since - _TICK,
+        until_at=on_time_since - TICK,
         window=job.catchup_window,
         max_catchup=job.max_catchup,
     )

@@ -1,11 +1,24 @@
 """Dispatch: who goes next, decided and queued in one transaction (DESIGN §8).
 
-``choice`` decides and queues, ``parking`` keeps what may not start yet out of its sight, ``queues`` is what dispatchers
-share of each job type's queue.
+``memory`` is what one dispatcher knows of the backlog, ``choice`` allots places and queues, ``verdicts`` decides about
+single triggers, ``parking`` keeps what may not start yet out of sight, ``queues`` is what dispatchers share of each job
+type's queue.
 """
 
-from jobs.store.dispatch.choice import Dispatched, Queued, Rates, dispatch
+from jobs.store.dispatch.choice import Dispatched, Rates, dispatch
+from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.parking import release, unpark
 from jobs.store.dispatch.queues import Window, open_queues
+from jobs.store.dispatch.verdicts import Queued
 
-__all__ = ("Dispatched", "Queued", "Rates", "Window", "dispatch", "open_queues", "release", "unpark")
+__all__ = (
+    "Dispatched",
+    "Memory",
+    "Queued",
+    "Rates",
+    "Window",
+    "dispatch",
+    "open_queues",
+    "release",
+    "unpark",
+)

@@ -1,45 +1,37 @@
 """Choice: who goes next, decided and queued in one transaction under the locks of queues and tenants (DESIGN §8).
 
-Queues are locked first, then tenants, both skipping what another dispatcher holds: caps stay exact however many
-dispatch, none waits for another, and a pause or cancel that was acknowledged holds, as it takes the tenant's lock.
+Lanes are chosen in memory (``jobs.core.backlog``), by what is in flight; then only these are looked at, as far as each
+may be served. Queues are locked first, then the tenants chosen, both skipping what another dispatcher holds: caps stay
+exact however many dispatch, none waits for another, and a pause or cancel that was acknowledged holds, as it takes the
+tenant's lock.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Protocol
 from uuid import UUID
 
-from jobs.core.policies import Delivery
-from jobs.core.states import SKIP_REASONS
+from jobs.core.backlog import Ask, Lane, News
 from jobs.crash_points import crash_point
 from jobs.store import db, events
-from jobs.store.dispatch import parking, queues
-from jobs.store.dispatch.queues import Window
+from jobs.store.dispatch import queues
+from jobs.store.dispatch.memory import Memory
+from jobs.store.dispatch.queues import Queue, Window
+from jobs.store.dispatch.verdicts import Outcome, Queued, carry_out, judge, missed_of
 from jobs.store.leases import Reign
+from jobs.telemetry import get_logger
 
+log = get_logger()
 _SQL = db.queries("dispatch")
 #: Triggers that have to wait may hide the due work of others: how often one dispatch looks past them.
 PICKS = 5
 #: A queue that still holds this much of its window when it is looked at has lost no more than a quarter of it since the
 #: last look, and so lasts for three times as long until the next one.
 AMPLE = 0.75
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A trigger that is committed as ``queued`` and now wants its message.
-
-    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery.
-    """
-
-    id: UUID
-    fence: int
-    job_type: str
-    suspect: bool = False
-    at_most_once: bool = False
-    tenant_id: int = 0
 
 
 @dataclass(slots=True)
@@ -66,177 +58,240 @@ class Dispatched:
 
 
 class Rates(Protocol):
-    """The rate limits, as ``jobs.limits.Rates`` knows them. ``tenant`` has an id and its rates."""
+    """The rate limits, as ``jobs.limits.Rates`` tells them. A tenant has an id and its rates."""
 
-    def room(self, tenant: Any) -> int | None: ...
-    def spend(self, tenant: Any, count: int) -> None: ...
-    def admit(self, target: str, wanted: int) -> list[timedelta]: ...
+    def rooms(self, tenants: Iterable[Any]) -> dict[int, int]: ...
+    def spend(self, counts: Mapping[int, int]) -> None: ...
+    def admit(self, wanted: Mapping[str, int]) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
 
 
 def dispatch(
-    *, reign: Reign, caps: Mapping[str, int | None], window: Window, limit: int, rates: Rates
+    *,
+    memory: Memory,
+    reign: Reign,
+    caps: Mapping[str, int | None],
+    window: Window,
+    limit: int,
+    rates: Rates,
+    is_barred: Callable[[int, str], bool] | None = None,
 ) -> Dispatched:
     """Choose and queue up to ``limit`` due triggers; end, park or hold those that are not to run. Opens a transaction.
 
-    ``caps`` maps each job type served to its ``max_in_flight`` (None: unlimited). May be repeated: each call takes
-    others. Commits before it returns, so the caller publishes what is durable; what it fails to publish is reaped.
+    ``memory`` is this dispatcher's own, from turn to turn. ``caps`` maps each job type served to its ``max_in_flight``
+    (None: unlimited); ``is_barred`` tells whether a tenant's work of a type is not to start. May be repeated: each call
+    takes others. Commits before it returns, so the caller publishes what is durable; what it fails to publish is
+    reaped.
     """
     done = Dispatched()
-    with db.atomic():
-        lanes = [lane for lane in _SQL["due_lanes"]() if lane.job_type in caps]
-        waits = [
-            lane.seconds_to_next for lane in lanes if not lane.frozen and lane.seconds_to_next is not None
-        ]
-        done.seconds_to_next = min(waits, default=None)
-        due = [lane for lane in lanes if lane.due]
-        if not due:
-            return done
-        windows = queues.lock((lane.job_type for lane in due), window)
-        # Without the queue a tenant is of no use to us, and would be missed by the dispatcher that has the queue.
-        ours = [lane for lane in due if lane.job_type in windows]
-        tenants = _SQL["lock_tenants"](**reign.proof(), tenant_ids=sorted({lane.tenant_id for lane in ours}))
-        frozen = _freeze(tenants, ours, done, limit=limit)
-        pick = _Pick(tenants, ours, caps, windows, rates)
-        for _ in range(PICKS):
-            parked = pick.carry_out(pick(limit - done.count), done)
-            # What was parked may have hidden work that can start.
-            if done.count >= limit or not parked:
-                break
-        pick.settle(done)
-        events.note(done.ended)
-        if done.queued:
-            crash_point("dispatch.before_commit")
-    done.blocked = done.count < limit and len(frozen) < len({lane.tenant_id for lane in due})
-    done.ample = done.blocked and {lane.job_type for lane in due} <= done.full & pick.well_filled
+    now = memory.look(reign)
+    seen_at = time.monotonic()
+    due = [name for name in memory.backlog.turns.job_types if name in caps]
+    waiting = any(memory.is_awake(tenant_id) for tenant_id in memory.backlog.turns.tenants) if due else False
+    _patrol(memory, now)
+    if due:
+        turn = _Turn(memory, reign, rates, now, limit, is_barred)
+        try:
+            with db.atomic():
+                turn.run(queues.lock(due), window, caps, done)
+        except BaseException:
+            turn.undo()
+            raise
+        rates.spend(turn.started)
+        done.blocked = waiting and done.count < limit
+        done.ample = done.blocked and set(due) <= done.full & turn.well_filled
+        memory.missed.note(turn.missed)
+    upcoming = memory.backlog.next_floor()
+    if upcoming is not None:
+        done.seconds_to_next = (upcoming - now).total_seconds() - (time.monotonic() - seen_at)
     return done
 
 
-def _freeze(tenants: Sequence[Any], due: Sequence[Any], done: Dispatched, *, limit: int) -> set[int]:
-    """End what is due of frozen tenants. Returns which they are."""
-    frozen = {tenant.id for tenant in tenants if tenant.status == "frozen"}
-    if frozen:
-        rows = _SQL["freeze"](**_columns(lane for lane in due if lane.tenant_id in frozen), limit=limit)
-        done.ended |= {row.id: row.reason for row in rows}
-    return frozen
+def _patrol(memory: Memory, now: datetime) -> None:
+    """Note the missed firings of a few lanes that wait long. Before the turn, whose commits must be published."""
+    try:
+        if waiting_long := memory.patrol.walk(memory.backlog.turns, now):
+            memory.missed.note(missed_of(judge(waiting_long)))
+    except db.StatementFailed as error:
+        log.warning("look for missed firings failed", error=str(error).strip())
 
 
-def _columns(lanes: Iterable[Any]) -> dict[str, list[Any]]:
-    rows = [(lane.tenant_id, lane.job_type, lane.priority) for lane in lanes]
-    tenant_ids, job_types, priorities = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-    return {"tenant_ids": tenant_ids, "job_types": job_types, "priorities": priorities}
-
-
-class _Pick:
-    """Picks among the due lanes that are open to us, as often as called, and carries the verdicts out."""
+class _Turn:
+    """One transaction: allots places and serves them, until none is left or nothing is due that may start."""
 
     def __init__(
         self,
-        tenants: Sequence[Any],
-        due: Sequence[Any],
-        caps: Mapping[str, int | None],
-        windows: Mapping[str, int],
+        memory: Memory,
+        reign: Reign,
         rates: Rates,
+        now: datetime,
+        limit: int,
+        is_barred: Callable[[int, str], bool] | None,
     ) -> None:
-        self._tenants = {tenant.id: tenant for tenant in tenants if tenant.status == "active"}
-        self._tokens = {
-            tenant.id: room
-            for tenant in self._tenants.values()
-            if tenant.rate_per_second and (room := rates.room(tenant)) is not None
-        }
-        self._windows = windows
-        self._found: dict[str, int] = {}
-        self._lanes = [lane for lane in due if lane.tenant_id in self._tenants]
-        self._queues = {
-            "queues": list(windows),
-            "windows": list(windows.values()),
-            "type_caps": [caps[name] for name in windows],
-        }
-        self._rates = rates
-        self._gone: Counter[int] = Counter()
+        self._memory, self._reign, self._rates, self._now, self._limit = memory, reign, rates, now, limit
+        self._is_barred = is_barred
+        self._turns = memory.backlog.turns
+        # Redis is asked here: never within the transaction, which keeps tenants locked.
+        self._rated = set(self._turns.first(limit, memory.rated()))
+        self._tokens = rates.rooms([memory.tenants[tenant_id] for tenant_id in self._rated])
+        #: Tenants that we have locked, and those that others have.
+        self._ours: set[int] = set()
+        self._others: set[int] = set()
+        #: The floors of the lanes that were looked at, as they were before.
+        self._floors: dict[Lane, datetime] = {}
+        #: By tenant, how many were dispatched.
+        self.started: Counter[int] = Counter()
+        self.well_filled: set[str] = set()
+        self.missed: dict[UUID, datetime] = {}
 
-    def __call__(self, limit: int) -> list[Any]:
-        lanes = [lane for lane in self._lanes if self._tokens.get(lane.tenant_id, 1) > 0]
-        if not lanes or limit <= 0:
-            return []
-        return _SQL["pick"](
-            **_columns(lanes),
-            **self._queues,
-            rated_tenants=list(self._tokens),
-            tokens=list(self._tokens.values()),
-            limit=limit,
-        )
+    def run(
+        self, locked: Sequence[Queue], window: Window, caps: Mapping[str, int | None], done: Dispatched
+    ) -> None:
+        """Dispatch into the queues that are locked by us. Fills in ``done``."""
+        rooms = self._count(locked, window, caps)
+        left = dict(rooms)
+        self._turns.recall(self._room_of, self._is_barred)
+        done.ended |= self._freeze()
+        for _ in range(PICKS):
+            asks = self._turns.allot(self._limit - done.count, left, self._room_of)
+            if not asks:
+                break
+            outcome = self._serve(asks, left)
+            done.ended |= outcome.ended
+            self.missed |= outcome.missed
+            done.queued += outcome.queued
+        taken = Counter(item.job_type for item in done.queued)
+        done.depths = {name: self._queued[name] + count for name, count in taken.items()}
+        done.full = {name for name, count in taken.items() if count >= rooms[name]}
+        queues.note_dispatched(taken)
+        events.note(done.ended)
+        if done.queued:
+            crash_point("dispatch.before_commit")
 
-    @property
-    def well_filled(self) -> set[str]:
-        """The job types whose queues held most of their windows before anything was added to them."""
-        return {name for name, queued in self._found.items() if queued >= AMPLE * self._windows[name]}
+    def undo(self) -> None:
+        """Nothing of the turn was committed: remember the lanes as they were before it."""
+        self._memory.backlog.learn(News(*lane.key, floor) for lane, floor in self._floors.items())
 
-    def carry_out(self, picked: Sequence[Any], done: Dispatched) -> bool:
-        """Do what was decided, and note in ``done`` what was queued, in the order picked, and what ended.
+    def _count(
+        self, locked: Sequence[Queue], window: Window, caps: Mapping[str, int | None]
+    ) -> dict[str, int]:
+        """How many of each job type may start, by what is in flight."""
+        by_level: Counter[tuple[int, int]] = Counter()
+        running: Counter[str] = Counter()
+        self._in_flight: Counter[int] = Counter()
+        self._queued: Counter[str] = Counter()
+        for row in self._memory.in_flight.count(self._now):
+            by_level[row.tenant_id, row.priority] += row.in_flight
+            running[row.job_type] += row.in_flight
+            self._in_flight[row.tenant_id] += row.in_flight
+            self._queued[row.job_type] += row.queued
+        self._memory.count(by_level)
+        windows = queues.fit(locked, window, queued=self._queued)
+        self.well_filled = {name for name, window in windows.items() if self._queued[name] >= AMPLE * window}
+        rooms = {name: window - self._queued[name] for name, window in windows.items()}
+        for name, cap in caps.items():
+            if cap is not None and name in rooms:
+                rooms[name] = min(rooms[name], cap - running[name])
+        return rooms
 
-        Returns whether some were parked.
-        """
-        by_verdict: defaultdict[str, list[Any]] = defaultdict(list)
-        for row in picked:
-            by_verdict[row.verdict].append(row)
-        parking.hold(by_verdict["hold"])
-        done.ended |= _end(picked, by_verdict["superseded"])
-        done.ended |= parking.make_way(by_verdict["wait"], by_verdict["replace"])
-        chosen = self._admitted(by_verdict["dispatch"])
-        done.queued += _queue(chosen)
-        taken = Counter(row.job_type for row in chosen)
-        done.depths |= {row.job_type: row.type_queued + taken[row.job_type] for row in chosen}
-        done.full |= {row.job_type for row in chosen if taken[row.job_type] >= row.type_room}
-        for row in chosen:
-            self._found.setdefault(row.job_type, row.type_queued)
-            self._gone[row.tenant_id] += 1
-            if row.tenant_id in self._tokens:
-                self._tokens[row.tenant_id] -= 1
-        return len(chosen) < len(by_verdict["dispatch"]) or bool(by_verdict["wait"] or by_verdict["replace"])
+    def _room_of(self, tenant_id: int) -> int:
+        """How many more triggers the tenant may start in this turn."""
+        tenant = self._memory.tenants.get(tenant_id)
+        if tenant is None or tenant.status != "active" or tenant_id in self._others:
+            return 0
+        started = self.started[tenant_id]
+        room: int = tenant.max_in_flight - self._in_flight[tenant_id] - started
+        if tenant_id in self._tokens:
+            return min(room, self._tokens[tenant_id] - started)
+        # A rate that was not asked for keeps its tenant waiting until the next turn.
+        return 0 if tenant.rate_per_second and tenant_id not in self._rated else room
 
-    def _admitted(self, chosen: Sequence[Any]) -> list[Any]:
-        """Those of the chosen whose targets may be called now; the others are parked for their time."""
-        by_target: defaultdict[str, list[Any]] = defaultdict(list)
-        for row in chosen:
-            if row.target:
-                by_target[row.target].append(row)
-        waits: dict[UUID, timedelta] = {}
-        for target, rows in by_target.items():
-            turns = self._rates.admit(target, len(rows))
-            waits |= {row.id: turn for row, turn in zip(rows[len(rows) - len(turns) :], turns, strict=True)}
-        parking.park_until(waits)
-        return [row for row in chosen if row.id not in waits]
+    def _lock(self, tenant_ids: set[int]) -> None:
+        """Lock tenants and read them again; where others dispatch too, count again what they have in flight."""
+        new = sorted(tenant_ids - self._ours - self._others)
+        if not new:
+            return
+        rows = _SQL["lock_tenants"](**self._reign.proof(), ids=new)
+        self._memory.keep(rows)
+        locked = {row.id for row in rows}
+        self._ours |= locked
+        self._others |= set(new) - locked
+        if not self._reign.alone:
+            for tenant_id in locked:
+                self._in_flight[tenant_id] = 0
+            for row in _SQL["in_flight_of_tenants"](tenant_ids=sorted(locked)):
+                self._in_flight[row.tenant_id] = row.in_flight
 
-    def settle(self, done: Dispatched) -> None:
-        """Count what was queued where the next dispatch looks: at the queues, and in the tenants' buckets."""
-        queues.note_dispatched(item.job_type for item in done.queued)
-        for tenant_id, count in self._gone.items():
-            if self._tenants[tenant_id].rate_per_second:
-                self._rates.spend(self._tenants[tenant_id], count)
+    def _serve(self, asks: Sequence[Ask], left: dict[str, int]) -> Outcome:
+        """Look at what places were allotted to, decide, and give back the places that were not used."""
+        self._lock({ask.lane.tenant_id for ask in asks})
+        given: Counter[Lane] = Counter()
+        wanted: Counter[Lane] = Counter()
+        rooms: dict[int, int] = {tenant_id: self._room_of(tenant_id) for tenant_id in self._ours}
+        for ask in asks:
+            given[ask.lane] += ask.count
+            if (count := min(ask.count, rooms.get(ask.lane.tenant_id, 0))) > 0:
+                rooms[ask.lane.tenant_id] -= count
+                wanted[ask.lane] += count
+        found = _look_at(wanted)
+        outcome = carry_out(_in_order(asks, found), rates=self._rates)
+        started = Counter(outcome.lanes)
+        nths = {lane: nth for nth, lane in enumerate(wanted, 1)}
+        for lane, count in given.items():
+            begun = started[nths[lane]] if lane in nths else 0
+            self._turns.give_back(lane, count - begun)
+            left[lane.job_type] += count - begun
+            self.started[lane.tenant_id] += begun
+        self._raise_floors({lane: [row.due_at for row in found[lane]] for lane in wanted}, wanted)
+        return outcome
+
+    def _raise_floors(self, found: Mapping[Lane, Sequence[datetime]], wanted: Mapping[Lane, int]) -> None:
+        """Lanes that gave all they were asked for go on from there; of the others the next trigger is looked up."""
+        short = []
+        for lane, due_ats in found.items():
+            self._floors.setdefault(lane, lane.floor)
+            if len(due_ats) == wanted[lane]:
+                lane.floor = due_ats[-1]
+            else:
+                short.append(lane)
+        if short:
+            columns = _columns(short)
+            for row in _SQL["floors"](**columns):
+                self._memory.backlog.settle(short[row.nth - 1], row.floor, now=self._now)
+
+    def _freeze(self) -> dict[UUID, str]:
+        """End what is due of frozen tenants. Returns what ended, with the reason."""
+        frozen = self._memory.frozen()
+        self._lock(set(frozen))
+        lanes = [
+            lane
+            for tenant_id in frozen
+            if tenant_id in self._ours and self._memory.tenants[tenant_id].status == "frozen"
+            for lane in self._turns.lanes_of(tenant_id)
+        ]
+        if not lanes:
+            return {}
+        columns = _columns(lanes)
+        del columns["floors"]
+        return {row.id: row.reason for row in _SQL["freeze"](**columns, limit=self._limit)}
 
 
-def _end(picked: Sequence[Any], overtaken: Sequence[Any]) -> dict[UUID, str]:
-    """End firings that are not to run. Returns them with their reasons."""
-    skips = {row.id: row.verdict for row in picked if row.verdict in SKIP_REASONS}
-    if skips:
-        _SQL["skip"](ids=list(skips), reasons=list(skips.values()))
-    if overtaken:
-        _SQL["supersede"](ids=[row.id for row in overtaken])
-    return skips | {row.id: row.verdict for row in overtaken}
+def _columns(lanes: Iterable[Lane]) -> dict[str, list[Any]]:
+    rows = [(lane.tenant_id, lane.job_type, lane.priority, lane.floor) for lane in lanes]
+    tenant_ids, job_types, priorities, floors = map(list, zip(*rows, strict=True))
+    return {"tenant_ids": tenant_ids, "job_types": job_types, "priorities": priorities, "floors": floors}
 
 
-def _queue(chosen: Sequence[Any]) -> list[Queued]:
-    rows = _SQL["dispatch"](ids=[row.id for row in chosen]) if chosen else []
-    fences = {row.id: row.fence for row in rows}
-    return [
-        Queued(
-            row.id,
-            fences[row.id],
-            row.job_type,
-            row.suspect,
-            row.delivery == Delivery.AT_MOST_ONCE,
-            row.tenant_id,
-        )
-        for row in chosen
-        if row.id in fences
-    ]
+def _look_at(wanted: Mapping[Lane, int]) -> dict[Lane, list[Any]]:
+    """The candidates of each lane, first due first."""
+    lanes = list(wanted)
+    found: dict[Lane, list[Any]] = {lane: [] for lane in lanes}
+    if lanes:
+        for row in _SQL["candidates"](**_columns(lanes), counts=list(wanted.values())):
+            found[lanes[row.nth - 1]].append(row)
+    return found
+
+
+def _in_order(asks: Sequence[Ask], found: Mapping[Lane, Sequence[Any]]) -> list[Any]:
+    """All candidates, in the order in which places were allotted."""
+    rows = {lane: iter(of_lane) for lane, of_lane in found.items()}
+    return [row for ask in asks if ask.lane in rows for row in islice(rows[ask.lane], ask.count)]

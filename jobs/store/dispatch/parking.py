@@ -2,21 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from jobs.core.policies import room_to_show
 from jobs.store import db
 
 _SQL = db.queries("parking")
 
 
-def release(*, after: UUID, limit: int) -> UUID | None:
+class Released(NamedTuple):
+    """``after``: where to go on, None at the end; ``shown``: how many triggers dispatch sees again."""
+
+    after: UUID | None
+    shown: int
+
+
+def release(*, after: UUID, limit: int) -> Released:
     """Show dispatch again what was parked behind another trigger of its job or concurrency key, where there is room.
 
-    Looks at up to ``limit`` jobs by id from ``after``; returns where to go on, None at the end. May be repeated.
+    Looks at up to ``limit`` jobs by id from ``after``. May be repeated. Where triggers of a job are queued between its
+    two statements, dispatch parks again what it finds no room for.
     """
-    rows = _SQL["release"](after=after, limit=limit)
-    return rows[0].job_id if rows else None
+    jobs = _SQL["behind"](after=after, limit=limit)
+    rooms = {job.job_id: room for job in jobs if job.active and (room := room_to_show(job))}
+    shown = _SQL["show"](job_ids=list(rooms), rooms=list(rooms.values())) if rooms else []
+    return Released(jobs[-1].job_id if jobs else None, len(shown))
 
 
 def unpark(*, limit: int) -> int:
@@ -36,17 +47,22 @@ def park_until(waits: Mapping[UUID, timedelta]) -> None:
         _SQL["park_until"](ids=list(waits), waits=list(waits.values()))
 
 
-def make_way(waiting: Sequence[Any], replacing: Sequence[Any]) -> dict[UUID, str]:
-    """Park what waits; older ones of its job give way as its policy says. Returns what ended, with the reason."""
+def make_way(waiting: Sequence[tuple[Any, Any]], replacing: Sequence[tuple[Any, Any]]) -> dict[UUID, str]:
+    """Park what waits; older ones of its job give way as its policy says. Returns what ended, with the reason.
+
+    Each comes with its job, of which the overlap policy is read.
+    """
     ended: dict[UUID, str] = {}
-    if parked := [row.id for row in (*waiting, *replacing)]:
+    if parked := [row.id for row, _ in (*waiting, *replacing)]:
         _SQL["park"](ids=parked)
-    if newest := [row for row in waiting if row.overlap_policy == "collapse"]:
+    if newest := [row for row, job in waiting if job.overlap_policy == "collapse"]:
         rows = _SQL["collapse"](
             job_ids=[row.job_id for row in newest], scheduled_fors=[row.scheduled_for for row in newest]
         )
         ended |= {row.id: row.reason for row in rows}
     if replacing:
-        rows = _SQL["replace"](ids=[row.id for row in replacing], job_ids=[row.job_id for row in replacing])
+        rows = _SQL["replace"](
+            ids=[row.id for row, _ in replacing], job_ids=[row.job_id for row, _ in replacing]
+        )
         ended |= {row.id: "superseded" for row in rows if row.state == "cancelled"}
     return ended

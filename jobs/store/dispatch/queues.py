@@ -1,9 +1,10 @@
 """Queues: their locks, and the windows that keep the broker shallow and workers busy (DESIGN §3, §8)."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from jobs.store import db
 
@@ -32,16 +33,29 @@ def open_queues(job_types: Iterable[str], window: Window) -> None:
     _SQL["open"](job_types=sorted(job_types), window=window.first)
 
 
-def lock(job_types: Iterable[str], window: Window) -> dict[str, int]:
-    """Lock the queues of these job types until the transaction ends; the window of each that is ours now.
+class Queue(NamedTuple):
+    """A queue that is locked by us. ``unmeasured``: it is time to fit its window."""
+
+    job_type: str
+    window: int
+    unmeasured: bool
+
+
+def lock(job_types: Iterable[str]) -> list[Queue]:
+    """Lock the queues of these job types until the transaction ends.
 
     A queue that another dispatcher holds is left out: it is being served.
     """
-    rows = _SQL["lock"](job_types=sorted(set(job_types)), every=MEASURE_EVERY)
-    windows = {row.job_type: row.window for row in rows}
-    if unmeasured := [row.job_type for row in rows if row.unmeasured]:
+    return [Queue(*row) for row in _SQL["lock"](job_types=sorted(set(job_types)), every=MEASURE_EVERY)]
+
+
+def fit(locked: Iterable[Queue], window: Window, *, queued: Mapping[str, int]) -> dict[str, int]:
+    """The windows of queues that are locked by us, fitted to what workers take. ``queued``: how many each holds."""
+    windows = {queue.job_type: queue.window for queue in locked}
+    if unmeasured := [queue.job_type for queue in locked if queue.unmeasured]:
         fitted = _SQL["measure"](
             job_types=unmeasured,
+            queued=[queued.get(name, 0) for name in unmeasured],
             lowest=window.lowest,
             highest=window.highest,
             wait_seconds=window.wait.total_seconds(),

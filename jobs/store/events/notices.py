@@ -15,12 +15,12 @@ from jobs.models import Job
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.events import Place
-from jobs.store.history import database_now
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
+from tenants.clock import database_now
 
 _SQL = db.queries("notices")
-#: What an event of a kind is called in ``notify.on``.
+#: The name of each kind of event in ``notify.on``.
 WORDS = {
     "trigger.succeeded": "succeeded",
     "trigger.retrying": "failed",

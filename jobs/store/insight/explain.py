@@ -1,17 +1,21 @@
 """Explain: the figures that decide whether a trigger may start, each read as dispatch reads it."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from jobs.core.policies import Standing, Verdict, decide_unkeyed
+from jobs.core.states import TriggerState
 from jobs.store import db
+from jobs.store.dispatch.verdicts import one_by_one
 from jobs.store.insight.workers import GONE_AFTER
 
 _SQL = db.queries("explain")
-#: Counts of what goes first end here.
+#: Counts of triggers that go first end here.
 MOST_AHEAD = 1_000
-#: Of a job's unfinished triggers so many are looked at.
+#: At most this many of a job's unfinished triggers are looked at.
 MOST_UNFINISHED = 10_000
-#: Of the triggers that stand in the way, so many are named.
+#: At most this many blocking triggers are named.
 MOST_NAMED = 10
 
 
@@ -26,6 +30,49 @@ def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
         silence=GONE_AFTER,
     )
     return rows[0] if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What dispatch would decide now about a trigger that waits, were it due and in dispatch's sight.
+
+    ``row``, ``standing``: what it is decided by. ``verdict``: as dispatch gives it; ``unkeyed``: by its own job alone.
+    ``before``: how many of its job go before it; ``crowded``: too many are due before it to ask about each.
+    ``stopped``: one of its job that is judged before it stops it.
+    """
+
+    row: Any
+    standing: Standing
+    verdict: Verdict
+    unkeyed: Verdict
+    before: int
+    crowded: bool
+    stopped: bool
+
+
+def judgement(*, trigger_id: UUID, tenant_id: int) -> Judgement | None:
+    """Ask dispatch's own rules about a trigger, after those of its job that are judged before it. Two statements.
+
+    None when the tenant has no such trigger. Reads alone.
+    """
+    rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MOST_UNFINISHED, limit=MOST_AHEAD)
+    crowded = len(rows) > MOST_AHEAD
+    started, stops = MOST_AHEAD if crowded else 0, False
+    for verdict, row, _, standing in one_by_one(rows[-1:] if crowded else rows):
+        if row.id == trigger_id:
+            return Judgement(
+                row=row,
+                standing=replace(standing),
+                verdict=verdict,
+                unkeyed=decide_unkeyed(row, standing),
+                before=started,
+                crowded=crowded,
+                # ``replace`` of parking.sql: with what is in flight it stops what is to be retried.
+                stopped=stops and row.state == TriggerState.RETRYING,
+            )
+        started += verdict == Verdict.DISPATCH
+        stops = stops or verdict == Verdict.REPLACE
+    return None
 
 
 def job_facts(*, job_id: UUID, tenant_id: int) -> Any:

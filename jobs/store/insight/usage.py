@@ -1,12 +1,12 @@
 """Usage: what a tenant has in flight and what it got lately. Bounded reads by indexes that are there for others."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
+from jobs.models.fields import first_id_since
 from jobs.store import db
-from jobs.store.history import database_now
+from tenants.clock import database_now
 
 _SQL = db.queries("usage")
 #: Shares are of so many of the latest attempts of all tenants, waits of so many of a tenant's latest firings.
@@ -40,7 +40,7 @@ def recent(tenant_id: int) -> Recent:
     since = now - WAIT_WINDOW
     latest = _SQL["latest_starts"](
         tenant_id=tenant_id,
-        after=_first_id_since(since - _CLOCKS_APART),
+        after=first_id_since(since - _CLOCKS_APART),
         since=since,
         share_since=now - SHARE_WINDOW,
         limit=MOST_STARTS,
@@ -56,8 +56,3 @@ def recent(tenant_id: int) -> Recent:
         waits=tuple(waits) if waited else None,
         waited=waited,
     )
-
-
-def _first_id_since(instant: datetime) -> UUID:
-    """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
-    return UUID(int=int(instant.timestamp() * 1000) << 80)

@@ -1,6 +1,6 @@
 """Workers' presence: who takes from which queue (DESIGN §7). By the database's clock alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,18 +12,37 @@ ANNOUNCED_EVERY = timedelta(seconds=10)
 GONE_AFTER = timedelta(seconds=30)
 
 
-def announce(*, name: str, queues: Sequence[str], concurrency: int) -> None:
-    """The worker ``name`` is there and takes from ``queues``. May be repeated."""
-    _SQL["announce"](name=name, queues=sorted(queues), concurrency=concurrency)
+def announce(*, name: str, queues: Sequence[str], concurrency: int, process: str = "") -> str | None:
+    """The worker ``name`` is there and takes from ``queues``. May be repeated.
+
+    Returns the process that announced the name last, if that was lately and another one: the worker's predecessor, or,
+    when this process had announced the name before, a second worker of that name.
+    """
+    [row] = _SQL["announce"](
+        name=name, queues=sorted(queues), concurrency=concurrency, process=process, silence=GONE_AFTER
+    )
+    other: str | None = row.other
+    return other
 
 
-def leave(*, name: str) -> None:
+def own_name(name: str, process: str) -> str:
+    """What a process is listed as while another has its name, too."""
+    return f"{name} (process {process})"
+
+
+def shared_names(present: Iterable[Any]) -> list[str]:
+    """Names that several of the workers have, of rows of ``present``."""
+    marks = [(row.name, own_name("", row.process)) for row in present if row.process]
+    return sorted({name.removesuffix(mark) for name, mark in marks if name.endswith(mark)})
+
+
+def leave(*, name: str, process: str = "") -> None:
     """The worker takes nothing more. May be repeated."""
-    _SQL["leave"](name=name)
+    _SQL["leave"](name=name, process=process)
 
 
 def present(*, limit: int = 1000) -> list[Any]:
-    """The workers that are there, by name: rows of ``name``, ``queues``, ``concurrency`` and ``seen_at``."""
+    """The workers that are there, by name: rows of name, process, queues, concurrency and seen_at."""
     return _SQL["present"](silence=GONE_AFTER, limit=limit)
 
 

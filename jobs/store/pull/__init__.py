@@ -37,7 +37,9 @@ def claim(
         if not grips:
             return []
         types = {row.id: row.job_type for row in rows}
-        claimed = execution.claim(grips=grips, worker=worker, celery_task_id="", lease=lease)
+        claimed = execution.claim(
+            grips=grips, job_types=job_types, worker=worker, celery_task_id="", lease=lease
+        )
         return [Work(types[row.id], row) for row in claimed]
 
 

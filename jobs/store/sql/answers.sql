@@ -1,5 +1,5 @@
 -- name: take_key
--- Have a tenant's key alone until the transaction ends. Nobody waits for it: who is not first is told so.
+-- Hold a tenant's key alone until the transaction ends. No call waits for it: a call that does not get it is told so.
 -- locks: an advisory lock on the key
 -- returns: free
 SELECT pg_try_advisory_xact_lock(%(lock)s::bigint) AS free;
@@ -12,8 +12,15 @@ SELECT pg_try_advisory_xact_lock(%(lock)s::bigint) AS free;
 SELECT fingerprint, status, headers, body FROM jobs_answer
 WHERE tenant_id = %(tenant_id)s AND key = %(key)s AND created_at > carillon_now() - %(kept_for)s;
 
+-- name: kept_bytes
+-- How much is kept of a tenant's answers, from what the table's triggers keep count of.
+-- index: primary key of jobs_answertally
+-- returns: bytes
+SELECT coalesce(sum(bytes), 0)::bigint AS bytes FROM jobs_answertally WHERE tenant_id = %(tenant_id)s;
+
 -- name: keep
 -- Keep an answer, in the transaction that did what it says; one that is past its time gives way.
+-- locks: rows of jobs_answer, waits (request)
 -- index: primary key
 INSERT INTO jobs_answer (tenant_id, key, fingerprint, status, headers, body, created_at)
 VALUES (%(tenant_id)s, %(key)s, %(fingerprint)s, %(status)s, %(headers)s::jsonb, %(body)s, carillon_clock())

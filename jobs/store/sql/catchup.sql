@@ -11,17 +11,23 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(jo
      AS b(id, job_id, tenant_id, job_version, origin, policy, reason, "window", max_catchup, from_at, until_at, expected);
 
 -- name: absorb
--- Take back what the jobs missed and still waits with a trigger, never dispatched: it is decided with the rest of their
--- outage, so that no policy counts the two apart. Not what another schedule or status of the job named, nor what lies
--- before a range: the stretch would name instants that are none, or on record already.
+-- Take back missed firings of the jobs that still wait with a trigger and were never dispatched: they are decided with
+-- the rest of their outage, so that no policy counts the two apart. Leave firings that another schedule or status of
+-- the job named, and those before a range: the stretch would name instants that do not exist or are already on record.
+-- A locked trigger goes its own way.
+-- locks: trigger rows, SKIP LOCKED
 -- index: trigger_unfinished_of_job, primary key of jobs_job, skippedrange_of_job
 -- returns: job_id, scheduled_for
+WITH waits AS MATERIALIZED (
+    SELECT t.id FROM jobs_trigger t, unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
+    WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
+      AND t.fence = 0 AND t.replay_count = 0 AND NOT t.held AND t.scheduled_for <= w.grace_end
+      AND t.scheduled_for > (SELECT updated_at FROM jobs_job WHERE id = t.job_id)
+      AND (SELECT id FROM jobs_skippedrange WHERE job_id = t.job_id AND until_at >= t.scheduled_for LIMIT 1) IS NULL
+    FOR UPDATE OF t SKIP LOCKED
+)
 DELETE FROM jobs_trigger t
-USING unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
-WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
-  AND t.fence = 0 AND t.replay_count = 0 AND NOT t.held AND t.scheduled_for <= w.grace_end
-  AND t.scheduled_for > (SELECT updated_at FROM jobs_job WHERE id = t.job_id)
-  AND (SELECT id FROM jobs_skippedrange WHERE job_id = t.job_id AND until_at >= t.scheduled_for LIMIT 1) IS NULL
+WHERE t.id = ANY(ARRAY(SELECT id FROM waits)) AND t.phase = 'pending' AND t.fence = 0 AND NOT t.held
 RETURNING t.job_id, t.scheduled_for;
 
 -- name: take_undecided
@@ -77,8 +83,8 @@ ORDER BY tenant_id;
 
 -- name: take_decided
 -- One tenant's catch-up, of the beat's partitions (null: all), with firings that are to run, in order of id after
--- %(after)s, locked until the transaction ends. Of a job whose firings may not overlap the next one comes only when
--- nothing else of the job is due or under way, so that none has to wait parked; of another a few may wait. None at all
+-- %(after)s, locked until the transaction ends. If the firings of a job may not overlap, the next one comes only when
+-- no other of the job is due or under way, so that none has to wait parked; of other jobs a few may wait. Nothing comes
 -- unless every lease over those partitions still holds.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_of_job, jobversion_of_job
@@ -144,6 +150,7 @@ RETURNING id;
 -- name: skip_range
 -- Put runs of firings that do not run on record as ranges. A run that goes on where the job's last range of the same
 -- version and reason ended, no earlier than %(floors)s, lengthens it; a trigger between the two keeps them apart.
+-- locks: rows of ranges, SKIP LOCKED
 -- index: skippedrange_of_job, trigger_one_per_firing
 WITH run AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_versions)s::int[],
@@ -160,17 +167,21 @@ WITH run AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT 1 FROM jobs_trigger t
           WHERE t.job_id = run.job_id AND t.scheduled_for > last.until_at AND t.scheduled_for < run.from_at)
+), free AS MATERIALIZED (
+    SELECT id FROM jobs_skippedrange WHERE id = ANY(ARRAY(SELECT range_id FROM adjoining))
+    FOR NO KEY UPDATE SKIP LOCKED
 ), lengthened AS (
     UPDATE jobs_skippedrange s SET until_at = a.until_at, count = s.count + a.count
     FROM adjoining a
-    WHERE s.id = ANY(ARRAY(SELECT range_id FROM adjoining)) AND s.id = a.range_id
+    WHERE s.id = ANY(ARRAY(SELECT id FROM free)) AND s.id = a.range_id
 )
 INSERT INTO jobs_skippedrange (id, job_id, tenant_id, job_version, from_at, until_at, count, reason, created_at)
 SELECT id, job_id, tenant_id, job_version, from_at, until_at, count, reason, carillon_clock()
-FROM run WHERE id NOT IN (SELECT id FROM adjoining);
+FROM run WHERE id NOT IN (SELECT id FROM adjoining WHERE range_id IN (SELECT id FROM free));
 
 -- name: advance
 -- How far each catch-up has come, in the transaction that recorded the firings before; done ones are finished.
+-- locks: catch-up rows, held by take_undecided or take_decided
 -- index: primary key
 UPDATE jobs_catchup c SET
     cursor = n.cursor, tail = n.tail::timestamptz[], fired = c.fired + n.fired, skipped = c.skipped + n.skipped,
@@ -180,8 +191,9 @@ FROM unnest(%(ids)s::uuid[], %(cursors)s::timestamptz[], %(tails)s::text[], %(fi
 WHERE c.id = ANY(%(ids)s::uuid[]) AND c.id = n.id AND c.finished_at IS NULL;
 
 -- name: end_jobs
--- Let nothing more run of what jobs still had to catch up with: they were cancelled or deleted. What an outage left is put
--- on record by the leader, however much it is; a backfill owes nothing. Waits for a step that holds one.
+-- Stop the catch-up of jobs that were cancelled or deleted. The leader records the rest of an outage, however much it
+-- is; a backfill leaves nothing to record. Waits for a step that holds one.
+-- locks: catch-up rows, waits (request)
 -- index: catchup_of_job, primary key
 UPDATE jobs_catchup SET
     reason = CASE WHEN origin = 'backfill' THEN reason ELSE 'misfire' END,
@@ -192,6 +204,9 @@ WHERE id = ANY(ARRAY(
   AND finished_at IS NULL AND reason = '';
 
 -- name: give_up
--- End catch-up whose schedule can no longer be computed, so that nobody can tell what it comprised.
+-- End catch-up whose schedule can no longer be computed, so that its firings are unknown.
+-- locks: catch-up rows, SKIP LOCKED
 -- index: primary key
-UPDATE jobs_catchup SET finished_at = carillon_clock() WHERE id = ANY(%(ids)s::uuid[]) AND finished_at IS NULL;
+UPDATE jobs_catchup SET finished_at = carillon_clock()
+WHERE finished_at IS NULL AND id = ANY(ARRAY(
+    SELECT id FROM jobs_catchup WHERE id = ANY(%(ids)s::uuid[]) FOR NO KEY UPDATE SKIP LOCKED));

@@ -2,7 +2,7 @@
 
 -- name: compare
 -- Tell the time, and keep what a process found when it last asked; forget those that have been silent for a day.
--- locks: the process's own row; rows of processes gone for a day, SKIP LOCKED
+-- locks: the process's own row and those of processes gone for a day, SKIP LOCKED
 -- index: primary key
 -- returns: at
 WITH gone AS (
@@ -10,12 +10,17 @@ WITH gone AS (
     WHERE name = ANY(ARRAY(
         SELECT name FROM jobs_clock WHERE measured_at < carillon_clock() - interval '1 day' AND name <> %(name)s
         FOR UPDATE SKIP LOCKED))
+), known AS (
+    UPDATE jobs_clock SET
+        offset_seconds = %(offset)s, within_seconds = %(within)s, let_through = %(let_through)s,
+        measured_at = carillon_clock()
+    WHERE %(offset)s::float IS NOT NULL
+      AND name = ANY(ARRAY(SELECT name FROM jobs_clock WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED))
 ), noted AS (
-    INSERT INTO jobs_clock AS c (name, offset_seconds, within_seconds, let_through, measured_at)
-    SELECT %(name)s, %(offset)s, %(within)s, %(let_through)s, carillon_clock() WHERE %(offset)s::float IS NOT NULL
-    ON CONFLICT (name) DO UPDATE SET
-        offset_seconds = excluded.offset_seconds, within_seconds = excluded.within_seconds,
-        let_through = excluded.let_through, measured_at = excluded.measured_at
+    INSERT INTO jobs_clock (name, offset_seconds, within_seconds, let_through, measured_at)
+    SELECT %(name)s, %(offset)s, %(within)s, %(let_through)s, carillon_clock()
+    WHERE %(offset)s::float IS NOT NULL AND NOT EXISTS (SELECT FROM jobs_clock WHERE name = %(name)s)
+    ON CONFLICT (name) DO NOTHING
 )
 SELECT carillon_clock() AS at;
 

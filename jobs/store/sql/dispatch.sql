@@ -1,211 +1,230 @@
--- name: due_lanes
--- The (tenant, job type, priority) lanes with a trigger that waits, by a loose index scan that jumps from lane to lane:
--- its cost is the number of lanes, whatever their depth.
--- A suspended tenant's lanes are jumped over without a look inside.
+-- A turn of dispatch: hear what is new, choose lanes in memory (jobs.core.backlog), and in one transaction look at these
+-- alone, from each lane's floor on. Nothing here costs more for lanes, tenants or triggers that are not chosen.
+
+-- name: news
+-- The lanes in which something became dispatchable since %(since)s, each with the earliest such instant; and the time
+-- now.
+-- index: trigger_announced
+-- plan: kept
+-- returns: now, tenant_id (null when there is no news), job_type, priority, floor
+SELECT carillon_now() AS now, n.tenant_id, n.job_type, n.priority, n.floor
+FROM (SELECT 1) one LEFT JOIN LATERAL (
+    SELECT t.tenant_id, t.job_type, t.priority, min(t.due_at) AS floor
+    FROM (SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger
+          WHERE phase IN ('pending', 'retrying') AND NOT held AND announced_at > %(since)s::timestamptz
+          OFFSET 0) t
+    GROUP BY t.tenant_id, t.job_type, t.priority) n ON true;
+
+-- name: sweep
+-- Up to %(limit)s lanes behind the given one, each with its first trigger that waits, by a loose index scan that jumps from
+-- lane to lane: its cost is the number of lanes, whatever their depth.
 -- index: trigger_lane
 -- plan: kept
--- returns: tenant_id, job_type, priority, whether the tenant is frozen, whether one is due, and the seconds until the
--- next one falls due (or null)
+-- returns: tenant_id, job_type, priority, floor
 WITH RECURSIVE lane AS (
-    (SELECT tenant_id, job_type, priority FROM jobs_trigger
+    (SELECT tenant_id, job_type, priority, due_at, 1 AS nth FROM jobs_trigger
      WHERE phase IN ('pending', 'retrying') AND NOT held
-     ORDER BY tenant_id, job_type, priority LIMIT 1)
+       AND (tenant_id, job_type, priority) > (%(tenant_id)s::bigint, %(job_type)s::text, %(priority)s::smallint)
+     ORDER BY tenant_id, job_type, priority, due_at LIMIT 1)
     UNION ALL
-    SELECT following.* FROM lane, LATERAL (
-        SELECT tenant_id, job_type, priority FROM jobs_trigger t
+    SELECT following.*, lane.nth + 1 FROM lane, LATERAL (
+        SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger t
         WHERE t.phase IN ('pending', 'retrying') AND NOT t.held
           AND (t.tenant_id, t.job_type, t.priority) > (lane.tenant_id, lane.job_type, lane.priority)
-        ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
+        ORDER BY t.tenant_id, t.job_type, t.priority, t.due_at LIMIT 1) following
+    WHERE lane.nth < %(limit)s
 )
-SELECT lane.tenant_id, lane.job_type, lane.priority, tenant.status = 'frozen' AS frozen,
-       -- The oldest, in order: to EXISTS, statistics of a time when all was pending would recommend the whole table.
-       (SELECT t.due_at FROM jobs_trigger t
-        WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-          AND t.phase IN ('pending', 'retrying') AND NOT t.held
-        ORDER BY t.due_at LIMIT 1) <= carillon_now() AS due,
-       extract(epoch FROM (
-           SELECT t.due_at FROM jobs_trigger t
-           WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-             AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at > carillon_now()
-           ORDER BY t.due_at LIMIT 1) - carillon_clock())::float AS seconds_to_next
-FROM lane, LATERAL (SELECT status FROM tenants_tenant WHERE id = lane.tenant_id OFFSET 0) tenant
-WHERE tenant.status <> 'suspended';
+SELECT tenant_id, job_type, priority, due_at AS floor FROM lane ORDER BY nth;
+
+-- name: bound
+-- Bound the statements of this transaction in time.
+SELECT set_config('statement_timeout', %(milliseconds)s::text, true);
+
+-- name: tenants
+-- What dispatch must know of tenants before it chooses among them.
+-- index: primary key
+-- plan: kept
+-- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst
+SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenants_tenant
+WHERE id = ANY(%(ids)s::bigint[]);
 
 -- name: lock_tenants
 -- Tenants that may be served now, locked so that caps and overlap stay exact with several dispatchers, and so that a
 -- pause or cancel that was acknowledged holds: actions lock the same row.
 -- locks: tenant rows, SKIP LOCKED, held to the end of the dispatch transaction
+-- index: primary key
 -- plan: kept
--- returns: id, status, rate_per_second, rate_burst
-SELECT id, status, rate_per_second, rate_burst FROM tenants_tenant
-WHERE id = ANY(%(tenant_ids)s::bigint[]) AND status <> 'suspended'
+-- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst
+SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenants_tenant
+WHERE id = ANY(%(ids)s::bigint[])
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: pick
--- Choose who goes next (DESIGN §8) among the lanes of locked tenants, and judge each by its job's policies (§9):
--- dispatch, hold (the job is not active), wait (park it), replace (stop the others, then as wait), or an end with its
--- reason. Within a tenant priorities share 8:4:2:1; tenants share by weight; a tenant at its cap and a job type whose
--- window is full are never fetched from. Both shares count what is in flight already, so that they hold, and nothing
--- starves, when slots become free a few at a time. Exact under the locks of the tenants and queues named.
--- index: trigger_lane, trigger_in_flight, trigger_unfinished_of_job, trigger_one_per_firing, trigger_key_in_flight
+-- name: in_flight_since
+-- What is in flight and was queued after %(since)s, by lane.
+-- index: trigger_queued_at
 -- plan: kept
--- returns: id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, what its queue held and had room for, suspect,
--- delivery, verdict
-WITH lane AS MATERIALIZED (
-    SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
-        AS l(tenant_id, job_type, priority)
-), load AS MATERIALIZED (
-    SELECT tenant_id, job_type, priority, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight
-    FROM jobs_trigger WHERE phase = 'in_flight'
-    GROUP BY tenant_id, job_type, priority
-), level_load AS MATERIALIZED (
-    SELECT tenant_id, priority, sum(in_flight)::bigint AS in_flight FROM load GROUP BY tenant_id, priority
-), tenant_load AS MATERIALIZED (
-    SELECT tenant_id, sum(in_flight)::bigint AS in_flight FROM load GROUP BY tenant_id
-), type_load AS MATERIALIZED (
-    SELECT job_type, sum(queued)::bigint AS queued, sum(in_flight)::bigint AS in_flight FROM load GROUP BY job_type
-), type_room AS MATERIALIZED (
-    SELECT c.job_type,
-           coalesce(queued, 0) AS queued,
-           least(c."window" - coalesce(queued, 0), coalesce(c.cap, 2147483647) - coalesce(in_flight, 0)) AS room
-    FROM unnest(%(queues)s::text[], %(windows)s::int[], %(type_caps)s::int[]) AS c(job_type, "window", cap)
-    LEFT JOIN type_load USING (job_type)
-), open_lane AS MATERIALIZED (
-    SELECT lane.*, tenant.weight,
-           least(tenant.max_in_flight - coalesce(tenant_load.in_flight, 0), coalesce(rated.tokens, 2147483647))
-               AS tenant_room,
-           type_room.room AS type_room, type_room.queued AS type_queued,
-           coalesce(tenant_load.in_flight, 0) AS tenant_in_flight,
-           coalesce(level_load.in_flight, 0) AS level_in_flight
-    FROM lane
-    JOIN tenants_tenant tenant ON tenant.id = lane.tenant_id
-    JOIN type_room USING (job_type)
-    LEFT JOIN tenant_load USING (tenant_id)
-    LEFT JOIN level_load USING (tenant_id, priority)
-    LEFT JOIN unnest(%(rated_tenants)s::bigint[], %(tokens)s::int[]) AS rated(tenant_id, tokens) USING (tenant_id)
-    WHERE tenant.max_in_flight > coalesce(tenant_load.in_flight, 0) AND type_room.room > 0
-      AND coalesce(rated.tokens, 1) > 0
-), oldest AS (
-    SELECT t.*, open_lane.weight, open_lane.tenant_room, open_lane.type_room, open_lane.type_queued,
-           open_lane.tenant_in_flight,
-           (open_lane.level_in_flight
-            + row_number() OVER (PARTITION BY t.tenant_id, t.priority ORDER BY t.due_at, t.id))
-               / (8 >> t.priority)::float8 AS level_rank
-    FROM open_lane, LATERAL (
-        SELECT id, job_id, tenant_id, job_type, priority, due_at, scheduled_for, state, origin, attempt_count,
-               replay_count, suspect
-        FROM jobs_trigger t
-        WHERE t.tenant_id = open_lane.tenant_id AND t.job_type = open_lane.job_type
-          AND t.priority = open_lane.priority AND t.phase IN ('pending', 'retrying') AND NOT t.held
-          AND t.due_at <= carillon_now()
-        ORDER BY t.due_at
-        LIMIT least(open_lane.tenant_room, open_lane.type_room, %(limit)s)) t
-), of_tenant AS (
-    SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY level_rank, due_at, id) AS tenant_rank
-    FROM oldest
-), of_type AS (
-    SELECT *, (tenant_in_flight + tenant_rank) / weight::float8 AS turn,
-           row_number() OVER (
-               PARTITION BY job_type
-               ORDER BY (tenant_in_flight + tenant_rank) / weight::float8, due_at, id) AS type_rank
-    FROM of_tenant
-    WHERE tenant_rank <= tenant_room
-), chosen AS MATERIALIZED (
-    SELECT * FROM of_type
-    WHERE type_rank <= type_room
-    ORDER BY turn, due_at, id
-    LIMIT %(limit)s
-), judged AS (
-    SELECT c.*, j.status, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup, j.target,
-           j.concurrency_key, j.delivery,
-           CASE WHEN j.concurrency_key <> '' THEN (
-               SELECT count(*) FROM jobs_trigger k
-               WHERE k.tenant_id = c.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
-                 AND k.phase = 'in_flight') END AS key_in_flight,
-           -- What was tried once is not skipped any more, though a lost message made it pending again.
-           c.state = 'pending' AND c.origin = 'schedule' AND c.attempt_count = 0 AND c.replay_count = 0 AS may_skip,
-           -- Until it may be skipped no more, a trigger's due_at is its scheduled_for and its job's jitter.
-           c.due_at + j.misfire_grace < carillon_now() AS missed,
-           c.due_at + j.catchup_window < carillon_now() AS too_old,
-           -- Each look at the job's other firings only where its policy asks for it.
-           CASE WHEN c.due_at + j.misfire_grace < carillon_now() AND j.misfire_policy IN ('fire_once', 'backfill') THEN (
-               SELECT count(*) FROM jobs_trigger later
-               WHERE later.job_id = c.job_id AND later.scheduled_for > c.scheduled_for
+-- returns: tenant_id, job_type, priority, queued, in_flight
+SELECT tenant_id, job_type, priority, count(*) FILTER (WHERE state = 'queued') AS queued, count(*) AS in_flight
+FROM (SELECT tenant_id, job_type, priority, state FROM jobs_trigger
+      WHERE phase = 'in_flight' AND queued_at > %(since)s::timestamptz OFFSET 0) t
+GROUP BY tenant_id, job_type, priority;
+
+-- name: in_flight_between
+-- What is in flight and was queued after %(since)s and up to %(until)s.
+-- index: trigger_queued_at
+-- plan: kept
+-- returns: id, tenant_id, job_type, priority, state
+SELECT id, tenant_id, job_type, priority, state FROM jobs_trigger
+WHERE phase = 'in_flight' AND queued_at > %(since)s::timestamptz AND queued_at <= %(until)s::timestamptz;
+
+-- name: in_flight_of
+-- Those of the given triggers that are still in flight since they were queued, up to %(until)s.
+-- index: primary key
+-- plan: kept
+-- returns: id, tenant_id, job_type, priority, state
+SELECT id, tenant_id, job_type, priority, state FROM jobs_trigger
+WHERE id = ANY(%(ids)s::uuid[]) AND CASE WHEN phase = 'in_flight' THEN queued_at <= %(until)s::timestamptz END;
+
+-- name: in_flight_of_tenants
+-- How many triggers of each tenant are in flight; one that has none is left out.
+-- index: trigger_in_flight
+-- plan: kept
+-- returns: tenant_id, in_flight
+SELECT tenant_id, count(*) AS in_flight FROM jobs_trigger
+WHERE phase = 'in_flight' AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+GROUP BY tenant_id;
+
+-- name: candidates
+-- The next triggers of each lane, from its floor on, as many as it is asked for, in the order in which they are due.
+-- locks: trigger rows, SKIP LOCKED, held to the end of the dispatch transaction
+-- index: trigger_lane
+-- plan: kept
+-- returns: nth (the lane, from 1), id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, origin,
+-- attempt_count, replay_count, fence, suspect
+SELECT l.nth, t.*
+FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[], %(floors)s::timestamptz[],
+            %(counts)s::int[]) WITH ORDINALITY AS l(tenant_id, job_type, priority, floor, count, nth), LATERAL (
+    SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, origin, attempt_count, replay_count,
+           fence, suspect
+    FROM jobs_trigger t
+    WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
+      AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at >= l.floor AND t.due_at <= carillon_now()
+    ORDER BY t.due_at LIMIT l.count
+    FOR NO KEY UPDATE SKIP LOCKED) t
+ORDER BY l.nth, t.due_at, t.id;
+
+-- name: waiting
+-- The first firings that may be skipped of lanes of which nothing may start, from each lane's floor on.
+-- index: trigger_lane
+-- returns: nth (the lane, from 1), and of each trigger what jobs.core.policies.decide asks for; in the order of their due_at
+SELECT l.nth, t.*
+FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[], %(floors)s::timestamptz[])
+         WITH ORDINALITY AS l(tenant_id, job_type, priority, floor, nth), LATERAL (
+    SELECT job_id, job_type, scheduled_for, due_at, state, origin, attempt_count, replay_count FROM jobs_trigger t
+    WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
+      AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at >= l.floor AND t.due_at <= carillon_now()
+    ORDER BY t.due_at LIMIT %(limit)s) t
+ORDER BY l.nth, t.due_at;
+
+-- name: standings
+-- How each job stands, for jobs.core.policies.decide. A look at its other triggers only where its policy asks for it;
+-- %(due_ats)s and %(jitters)s are of its first candidate that may be skipped, or null.
+-- index: primary key, trigger_unfinished_of_job, trigger_key_in_flight
+-- plan: kept
+-- returns: nth (the job, from 1), job_id, tenant_id, job_type, priority, active, ended, policies, target, delivery, concurrency_key, now, unfinished, in_flight,
+-- key_in_flight, keep_from, newest_due, oldest_due
+SELECT w.nth, w.job_id, j.tenant_id, j.job_type, j.priority,
+       j.deleted_at IS NULL AND j.status IN ('active', 'completed') AS active,
+       j.deleted_at IS NOT NULL OR j.status = 'cancelled' AS ended,
+       j.overlap_policy, j.misfire_policy, j.misfire_grace, j.catchup_window, j.max_concurrent, j.target, j.delivery,
+       j.concurrency_key, carillon_now() AS now, others.unfinished, others.in_flight,
+       CASE WHEN j.concurrency_key <> '' THEN (
+           SELECT count(*) FROM jobs_trigger k
+           WHERE k.tenant_id = j.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
+             AND k.phase = 'in_flight') ELSE 0 END AS key_in_flight,
+       -- Of what was missed the newest run: one, or max_catchup. One of them may still wait to be materialized.
+       CASE WHEN w.due_at + j.misfire_grace < carillon_now() AND j.misfire_policy IN ('fire_once', 'backfill') THEN
+           CASE WHEN kept.count < 1 THEN carillon_now() ELSE (
+               SELECT later.scheduled_for FROM jobs_trigger later
+               WHERE later.job_id = w.job_id AND later.phase = 'pending' AND later.origin = 'schedule'
+                 AND later.scheduled_for < carillon_now() - j.misfire_grace
                  AND later.due_at + j.misfire_grace < carillon_now()
-                 AND later.phase = 'pending' AND later.origin = 'schedule')
-               -- After a long outage the later ones may still wait to be materialized.
-               + coalesce(j.next_fire_at + (c.due_at - c.scheduled_for) + j.misfire_grace < carillon_now(), false)::int
-           END AS later_missed,
-           CASE WHEN j.overlap_policy IN ('collapse', 'replace') THEN EXISTS (
-               SELECT 1 FROM jobs_trigger newer
-               WHERE newer.job_id = c.job_id AND newer.scheduled_for > c.scheduled_for
-                 AND newer.due_at <= carillon_now() AND newer.phase = 'pending' AND NOT newer.held
-                 AND newer.origin = 'schedule') END AS newer_due,
-           CASE WHEN j.overlap_policy = 'queue' THEN EXISTS (
-               SELECT 1 FROM jobs_trigger older
-               WHERE older.job_id = c.job_id AND older.scheduled_for < c.scheduled_for
-                 AND older.due_at <= carillon_now() AND older.phase = 'pending' AND older.origin = 'schedule') END
-               AS older_waits,
-           others.unfinished AS others, others.in_flight AS others_in_flight
-    FROM chosen c, LATERAL (
-        SELECT status, deleted_at, overlap_policy, misfire_policy, misfire_grace, catchup_window, max_concurrent,
-               max_catchup, next_fire_at, concurrency_key, target, delivery
-        FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
-        SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.phase = 'in_flight') AS in_flight
-        FROM jobs_trigger other
-        WHERE other.job_id = c.job_id AND other.id <> c.id AND other.phase IN ('in_flight', 'retrying')) others
-), classed AS (
-    -- late: its policy lets it run after its time, so it is never skipped. serial: one of the job at a time.
-    SELECT *, late OR NOT may_skip AS must_run,
-           overlap_policy <> 'allow' OR origin = 'backfill' OR late AND misfire_policy = 'backfill' AS serial
-    FROM judged, LATERAL (
-        SELECT origin IN ('catchup', 'backfill')
-               OR may_skip AND missed AND misfire_policy IN ('fire_all', 'backfill') AS late) l
-), verdicts AS (
-    SELECT *, CASE
-        WHEN deleted_at IS NOT NULL OR status NOT IN ('active', 'completed') THEN 'hold'
-        WHEN may_skip AND missed AND misfire_policy = 'skip' THEN 'misfire'
-        WHEN may_skip AND missed AND misfire_policy IN ('fire_once', 'backfill') AND too_old THEN 'misfire'
-        WHEN may_skip AND missed AND misfire_policy = 'fire_once' AND later_missed > 0 THEN 'coalesced'
-        WHEN may_skip AND missed AND misfire_policy = 'backfill' AND later_missed >= max_catchup THEN 'misfire'
-        WHEN NOT serial THEN CASE WHEN others_in_flight >= max_concurrent THEN 'wait' ELSE 'dispatch' END
-        WHEN must_run THEN CASE WHEN others_in_flight > 0 THEN 'wait' ELSE 'dispatch' END
-        WHEN overlap_policy = 'skip' AND others > 0 THEN 'overlap'
-        WHEN overlap_policy = 'queue' AND (others > 0 OR older_waits) THEN 'wait'
-        WHEN overlap_policy = 'collapse' AND others > 0 THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
-        WHEN overlap_policy = 'replace' AND newer_due THEN 'superseded'
-        WHEN overlap_policy = 'replace' AND others > 0 THEN 'replace'
-        ELSE 'dispatch'
-    END AS first_verdict
-    FROM classed
-), counted AS (
-    SELECT *, count(*) FILTER (WHERE first_verdict = 'dispatch') OVER (PARTITION BY job_id ORDER BY due_at, id) AS nth
-    FROM verdicts
-), by_job AS (
-    SELECT *, CASE
-        -- Of the triggers of one job judged fit together, only as many go as may run at once.
-        WHEN first_verdict = 'dispatch'
-         AND others_in_flight + nth > CASE WHEN serial THEN 1 ELSE max_concurrent END
-        THEN CASE WHEN must_run OR overlap_policy IN ('queue', 'allow') THEN 'wait'
-                  WHEN overlap_policy = 'collapse' THEN CASE WHEN newer_due THEN 'collapsed' ELSE 'wait' END
-                  ELSE 'overlap' END
-        ELSE first_verdict END AS job_verdict
-    FROM counted
-)
-SELECT id, job_id, tenant_id, job_type, scheduled_for, overlap_policy, target, type_queued, type_room, suspect, delivery, CASE
-    -- And of those of one concurrency key, over all its jobs.
-    WHEN job_verdict = 'dispatch' AND concurrency_key <> ''
-     AND key_in_flight + count(*) FILTER (WHERE job_verdict = 'dispatch') OVER (
-             PARTITION BY tenant_id, concurrency_key ORDER BY turn, due_at, id) > max_concurrent
-    THEN 'wait' ELSE job_verdict END AS verdict
-FROM by_job
-ORDER BY turn, due_at, id;
+               ORDER BY later.scheduled_for DESC OFFSET greatest(kept.count - 1, 0) LIMIT 1) END
+       END AS keep_from,
+       CASE WHEN j.overlap_policy IN ('collapse', 'replace') THEN (
+           SELECT newer.scheduled_for FROM jobs_trigger newer
+           WHERE newer.job_id = w.job_id AND newer.phase = 'pending' AND NOT newer.held AND newer.origin = 'schedule'
+             AND newer.due_at <= carillon_now()
+           ORDER BY newer.scheduled_for DESC LIMIT 1) END AS newest_due,
+       CASE WHEN j.overlap_policy = 'queue' THEN (
+           SELECT older.scheduled_for FROM jobs_trigger older
+           WHERE older.job_id = w.job_id AND older.phase = 'pending' AND older.origin = 'schedule'
+             AND older.due_at <= carillon_now()
+           ORDER BY older.scheduled_for LIMIT 1) END AS oldest_due
+FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interval[])
+         WITH ORDINALITY AS w(job_id, due_at, jitter, nth), LATERAL (
+    SELECT * FROM jobs_job WHERE id = w.job_id OFFSET 0) j, LATERAL (
+    SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.phase = 'in_flight') AS in_flight
+    FROM jobs_trigger other
+    WHERE other.job_id = w.job_id AND other.phase IN ('in_flight', 'retrying')) others, LATERAL (
+    SELECT CASE j.misfire_policy WHEN 'fire_once' THEN 1 ELSE j.max_catchup END
+           - coalesce(j.next_fire_at + w.jitter + j.misfire_grace < carillon_now(), false)::int AS count) kept;
+
+-- name: skip_missed
+-- End the missed firings of jobs as sets: those scheduled before the job's keep_from, and those older than its catch-up
+-- window. The reasons are those that end_of_missed of jobs.core.policies gives for each policy that ends any.
+-- transition: pending -> skipped
+-- locks: trigger rows, SKIP LOCKED
+-- index: trigger_unfinished_of_job, primary key
+-- plan: kept
+-- returns: id, reason
+UPDATE jobs_trigger t SET
+    state = 'skipped', finished_at = carillon_clock(), held = false, parked = false, parked_until = NULL,
+    reason = (SELECT CASE WHEN t.due_at + j.catchup_window < carillon_now() THEN e.too_old ELSE e.passed_over END
+              FROM jobs_job j, unnest(%(policies)s::text[], %(too_old)s::text[], %(passed_over)s::text[])
+                  AS e(policy, too_old, passed_over)
+              WHERE j.id = t.job_id AND e.policy = j.misfire_policy)
+WHERE t.id = ANY(ARRAY(
+    SELECT missed.id
+    FROM unnest(%(job_ids)s::uuid[], %(keep_froms)s::timestamptz[]) AS w(job_id, keep_from), LATERAL (
+        SELECT misfire_grace FROM jobs_job
+        WHERE id = w.job_id AND misfire_policy = ANY(%(policies)s::text[]) OFFSET 0) job, LATERAL (
+        SELECT m.id FROM jobs_trigger m
+        WHERE m.job_id = w.job_id AND m.phase = 'pending' AND m.origin = 'schedule' AND m.attempt_count = 0
+          AND m.replay_count = 0 AND (NOT m.held OR m.parked) AND m.scheduled_for < w.keep_from
+          AND m.due_at + job.misfire_grace < carillon_now()
+        ORDER BY m.scheduled_for LIMIT %(limit)s
+        FOR NO KEY UPDATE SKIP LOCKED) missed
+    LIMIT %(limit)s)) AND t.state = 'pending'
+RETURNING t.id, t.reason;
+
+-- name: floors
+-- The first trigger that waits of each lane, from its floor on, locked or not.
+-- index: trigger_lane
+-- plan: kept
+-- returns: nth (the lane, from 1), floor (null when nothing waits)
+SELECT l.nth, (
+    SELECT t.due_at FROM jobs_trigger t
+    WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
+      AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at >= l.floor
+    ORDER BY t.due_at LIMIT 1) AS floor
+FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[], %(floors)s::timestamptz[])
+         WITH ORDINALITY AS l(tenant_id, job_type, priority, floor, nth);
+
+-- name: move
+-- Triggers whose job has another type since they were made: into that type's lane.
+-- locks: trigger rows, held by candidates
+-- index: primary key
+UPDATE jobs_trigger t SET job_type = j.job_type, priority = j.priority
+FROM jobs_job j
+WHERE t.id = ANY(%(ids)s::uuid[]) AND j.id = t.job_id AND t.state IN ('pending', 'retrying');
 
 -- name: dispatch
 -- Queue the chosen ones under a new fence. Committed before anything is published: the row is the outbox.
 -- transition: pending, retrying -> queued
+-- locks: trigger rows, held by candidates
 -- index: primary key
 -- plan: kept
 -- returns: id, fence, job_type
@@ -218,6 +237,7 @@ RETURNING t.id, t.fence, t.job_type;
 -- name: skip
 -- End firings that are not to run, each with its reason.
 -- transition: pending -> skipped
+-- locks: trigger rows, held by candidates
 -- index: primary key
 -- returns: id, reason
 UPDATE jobs_trigger t SET state = 'skipped', reason = s.reason, finished_at = carillon_clock()
@@ -225,27 +245,33 @@ FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS s(id, reason)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = s.id AND t.state = 'pending'
 RETURNING t.id, t.reason;
 
--- name: supersede
--- Cancel firings that a newer one of their job has overtaken.
--- transition: pending -> cancelled
+-- name: cancel
+-- Cancel triggers that a newer one of their job has overtaken, or whose job was cancelled while they were made.
+-- transition: pending, retrying -> cancelled
+-- locks: trigger rows, held by candidates
 -- index: primary key
--- returns: id
-UPDATE jobs_trigger SET state = 'cancelled', reason = 'superseded', finished_at = carillon_clock()
-WHERE id = ANY(%(ids)s::uuid[]) AND state = 'pending'
-RETURNING id;
+-- returns: id, reason
+UPDATE jobs_trigger t SET state = 'cancelled', reason = c.reason, finished_at = carillon_clock()
+FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS c(id, reason)
+WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = c.id AND t.state IN ('pending', 'retrying')
+RETURNING t.id, t.reason;
 
 -- name: freeze
--- What falls due while its tenant is frozen is not to run (tenants.models). What was tried before waits for the thaw.
+-- Skip triggers that fall due while their tenant is frozen (tenants.models). A trigger that was tried before waits
+-- until the tenant is active.
 -- transition: pending -> skipped
+-- locks: trigger rows, SKIP LOCKED
 -- index: trigger_lane
 -- returns: id, reason
 UPDATE jobs_trigger SET state = 'skipped', reason = 'frozen', finished_at = carillon_clock()
 WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
     SELECT t.id FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
         AS l(tenant_id, job_type, priority), LATERAL (
-        SELECT id, state, attempt_count FROM jobs_trigger t
+        SELECT id FROM jobs_trigger t
         WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
           AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= carillon_now()
-        ORDER BY t.due_at LIMIT %(limit)s) t
+          AND t.state = 'pending' AND t.attempt_count = 0
+        ORDER BY t.due_at LIMIT %(limit)s
+        FOR NO KEY UPDATE SKIP LOCKED) t
     LIMIT %(limit)s))
 RETURNING id, reason;

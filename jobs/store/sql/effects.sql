@@ -1,5 +1,5 @@
--- What handlers record of their effects, each in a transaction of its own on a connection of its own: so nothing here
--- may need more than the table. Whoever comes second waits for the first to commit or roll back, and then knows.
+-- Records of handlers' effects, each in a transaction of its own on a connection of its own: so nothing here may need
+-- more than the table. The second writer waits for the first to commit or roll back, and then knows.
 
 -- name: record
 -- Say that this effect is being made.
@@ -10,6 +10,7 @@ ON CONFLICT (trigger_id, key) DO NOTHING;
 
 -- name: count_duplicate
 -- Count a second execution that found the record.
+-- locks: the effect's row, waits (worker)
 -- index: primary key
 UPDATE jobs_effect SET duplicates = duplicates + 1 WHERE trigger_id = %(trigger_id)s AND key = %(key)s;
 

@@ -36,12 +36,13 @@ FROM unnest(%(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(from_ats)s::timesta
 -- name: page
 -- A tenant's events on from one place, in the order of the feed. Only of transactions before which none is still open:
 -- whatever commits from here on lies behind them, so that a reader who goes on from the last one misses nothing.
+-- A bare xid in ORDER BY is the text that is returned, in which '1027' comes before '955'.
 -- index: event_of_tenant
 -- returns: xid (as text), id, at, kind, job_id, trigger_id, data
 SELECT xid::text AS xid, id, at, kind, job_id, trigger_id, data FROM jobs_event
 WHERE tenant_id = %(tenant_id)s AND (xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY xid, id
+ORDER BY jobs_event.xid, jobs_event.id
 LIMIT %(limit)s;
 
 -- name: horizon
@@ -51,12 +52,15 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
 -- name: purge
 -- Drop events past retention, the oldest first, a bounded number at a time.
+-- locks: event rows, SKIP LOCKED
 -- index: event_in_order
 -- returns: id
 -- An event is never changed, so that its place in the table is as good as its key.
 DELETE FROM jobs_event WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM (
+    SELECT ctid FROM jobs_event WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM (
         SELECT ctid, at FROM jobs_event WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
         ORDER BY xid, id LIMIT %(limit)s) oldest
-    WHERE at < carillon_now() - %(retention)s))
+        WHERE at < carillon_now() - %(retention)s))
+    FOR UPDATE SKIP LOCKED))
 RETURNING id;

@@ -1,26 +1,33 @@
--- How these statements stay fast while statistics are old, as they are whenever load rises (benchmarks/throughput.py):
+-- How these statements stay fast while statistics are old, as they are whenever load rises (make bench NAME=throughput):
 -- ``CASE t.state WHEN …`` keeps the planner from taking a partial index on the state, where it would read every queued
 -- trigger to find a hundred; ``LATERAL … OFFSET 0`` keeps lookups by key from being turned round into scans.
 
 -- name: claim
--- Take a batch of messages' triggers: those still queued under the message's fence, of a job that may run under the
--- version they were dispatched for. The others stay untouched: whoever dispatched them again owns them now.
+-- Take a batch of messages' triggers: those still queued under the message's fence, of a type that the message is for,
+-- of a job that may run under the version they were dispatched for. The others stay untouched: they belong to the
+-- dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that names triggers
+-- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
+-- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once.
 -- transition: queued -> running
--- locks: trigger rows
+-- locks: trigger rows, waits (worker)
 -- index: primary key
 -- plan: kept
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
            job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
+           t.job_type = ANY(tenant.disabled_types) AS switched_off,
            tenant.all_events OR tenant.watched OR job.watched AS watched
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
-        LATERAL (SELECT job_id, tenant_id, payload FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
+        LATERAL (SELECT job_id, tenant_id, payload, job_type FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
         LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
-        LATERAL (SELECT slug, status, webhook_secret, all_events, watched
+        LATERAL (SELECT slug, status, webhook_secret, disabled_types, all_events, watched
                  FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
-    WHERE job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
+    WHERE t.job_type = ANY(%(job_types)s::text[])
+      AND job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
+      AND tenant.slug <> ALL(%(crowded)s::text[])
+      AND NOT (tenant.slug = ANY(%(waiting)s::text[]) AND job.delivery = 'at_most_once')
 ), claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
@@ -31,7 +38,7 @@ WITH fit AS MATERIALIZED (
     RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
         t.crash_count, t.idempotency_key, t.checkpoint, carillon_clock() - t.started_at AS elapsed,
         carillon_clock() AS attempt_started_at, fit.tenant, fit.webhook_secret, fit.job_name, fit.payload, fit.timeout,
-        fit.retry_policy, fit.delivery, fit.watched
+        fit.retry_policy, fit.delivery, fit.switched_off, fit.watched
 ), attempt AS (
     INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
         error_code, error_class, error_message, traceback, response_excerpt, companions)
@@ -41,20 +48,67 @@ WITH fit AS MATERIALIZED (
 )
 SELECT * FROM claimed;
 
+-- name: adopt
+-- What a claim took whose answer was lost, for the claim that is repeated: running under the message's fence, by the very
+-- attempts that the claim was to start. Their leases begin again.
+-- transition: running -> running
+-- locks: trigger rows, waits (worker)
+-- index: primary key, jobs_attempt_trigger
+-- returns: as claim
+WITH ours AS MATERIALIZED (
+    SELECT w.id, w.fence, w.attempt_id, a.started_at AS attempt_started_at
+    FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
+        LATERAL (SELECT id, started_at, fence, state FROM jobs_attempt WHERE trigger_id = w.id OFFSET 0) a
+    WHERE a.id = w.attempt_id AND a.fence = w.fence AND a.state = 'started'
+), kept AS (
+    UPDATE jobs_trigger t SET lease_expires_at = carillon_clock() + %(lease)s
+    FROM ours
+    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = ours.id AND t.fence = ours.fence
+      AND CASE t.state WHEN 'running' THEN true END
+    RETURNING t.id, t.fence, ours.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.attempt_count, t.budget_start,
+        t.crash_count, t.idempotency_key, t.checkpoint, carillon_clock() - t.started_at AS elapsed,
+        ours.attempt_started_at, t.payload, t.job_type
+)
+SELECT kept.id, fence, attempt_id, job_id, tenant_id, scheduled_for, attempt_count, budget_start, crash_count,
+       idempotency_key, checkpoint, elapsed, attempt_started_at, tenant.slug AS tenant, tenant.webhook_secret,
+       job.name AS job_name, coalesce(kept.payload, job.payload) AS payload, job.timeout, job.retry_policy, job.delivery,
+       kept.job_type = ANY(tenant.disabled_types) AS switched_off,
+       tenant.all_events OR tenant.watched OR job.watched AS watched
+FROM kept,
+    LATERAL (SELECT name, payload, timeout, retry_policy, delivery, watched
+             FROM jobs_job WHERE id = kept.job_id OFFSET 0) job,
+    LATERAL (SELECT slug, webhook_secret, disabled_types, all_events, watched
+             FROM tenants_tenant WHERE id = kept.tenant_id OFFSET 0) tenant;
+
 -- name: hand_back
--- Give back what is queued under the message's fence but may not run: its job was paused, cancelled or edited.
--- The fence is spent, so the message is dead; dispatch decides anew.
+-- Give back triggers queued under the message's fence that may not run: their job was paused, cancelled or edited. The
+-- fence is spent, so the message is dead; dispatch decides again. Triggers of none of ``job_types`` (null: of any) are
+-- left alone: the message was never for them. Triggers that a crowded process leaves alone are parked, so that they do
+-- not come back at once.
 -- transition: queued -> pending
+-- locks: trigger rows, SKIP LOCKED: a locked one is left to reap_queued
 -- index: primary key
 -- returns: id
-UPDATE jobs_trigger t SET state = 'pending', queued_at = NULL
-FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence)
-WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = w.id AND t.fence = w.fence AND CASE t.state WHEN 'queued' THEN true END
+WITH free AS MATERIALIZED (
+    SELECT id FROM jobs_trigger WHERE id = ANY(%(ids)s::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE jobs_trigger t SET
+    state = 'pending', queued_at = NULL, held = w.crowded, parked = w.crowded,
+    parked_until = CASE WHEN w.crowded THEN carillon_clock() + %(wait)s END
+FROM (SELECT w.id, w.fence, tenant.slug = ANY(%(crowded)s::text[])
+                            OR tenant.slug = ANY(%(waiting)s::text[]) AND job.delivery = 'at_most_once' AS crowded
+      FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence),
+          LATERAL (SELECT job_id, tenant_id FROM jobs_trigger WHERE id = w.id OFFSET 0) of_it,
+          LATERAL (SELECT slug FROM tenants_tenant WHERE id = of_it.tenant_id OFFSET 0) tenant,
+          LATERAL (SELECT delivery FROM jobs_job WHERE id = of_it.job_id OFFSET 0) job) w
+WHERE t.id = ANY(ARRAY(SELECT id FROM free)) AND t.id = w.id AND t.fence = w.fence
+  AND CASE t.state WHEN 'queued' THEN coalesce(t.job_type = ANY(%(job_types)s::text[]), true) END
 RETURNING t.id;
 
 -- name: renew
--- Prolong the leases of everything in hand. What is not returned is no longer ours.
+-- Prolong the leases of all claimed triggers. A trigger that is not returned is no longer ours.
 -- transition: running -> running
+-- locks: trigger rows, waits (worker)
 -- index: primary key
 -- plan: kept
 -- returns: id, cancel_requested
@@ -63,8 +117,17 @@ FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = held.id AND t.fence = held.fence AND CASE t.state WHEN 'running' THEN true END
 RETURNING t.id, t.cancel_requested;
 
+-- name: note_stopping
+-- Note that the worker of these attempts was told to stop: killed before it has ended them, it is no crash of theirs.
+-- locks: trigger rows, waits (worker)
+-- index: jobs_attempt_trigger
+UPDATE jobs_attempt a SET error_code = 'stopping'
+FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
+WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = held.id AND a.fence = held.fence AND a.state = 'started';
+
 -- name: note_progress
 -- Keep a running trigger's progress, or its checkpoint, under our fence.
+-- locks: a trigger's row, waits (worker)
 -- index: primary key
 -- returns: id, or no row when the trigger is no longer ours
 UPDATE jobs_trigger SET progress = coalesce(%(progress)s::jsonb, progress),
@@ -74,11 +137,13 @@ RETURNING id;
 
 -- name: finish
 -- Write a group of outcomes. An outcome whose trigger has moved on changes nothing but its own attempt, which is kept
--- as stale. A wish to cancel beats a wish to retry.
+-- as stale. A wish to cancel beats a wish to retry. An edit leaves alone what runs: a retry takes up the job's present
+-- type and priority here, as dispatch takes up its version and its payload.
 -- transition: running -> succeeded
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
+-- locks: rows of triggers and attempts, waits (worker)
 -- index: primary key
 -- plan: kept
 -- returns: trigger id and state of those that were still ours
@@ -102,6 +167,8 @@ WITH outcome AS MATERIALIZED (
                       THEN coalesce(nullif(t.cancel_reason, ''), 'requested') ELSE o.reason END,
         due_at = CASE WHEN o.state = 'retrying' THEN carillon_clock() + o.delay ELSE t.due_at END,
         finished_at = CASE WHEN o.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
+        job_type = CASE o.state WHEN 'retrying' THEN (SELECT job_type FROM jobs_job WHERE id = t.job_id) ELSE t.job_type END,
+        priority = CASE o.state WHEN 'retrying' THEN (SELECT priority FROM jobs_job WHERE id = t.job_id) ELSE t.priority END,
         result = o.result, lease_expires_at = NULL
     FROM outcome o
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = o.id AND t.fence = o.fence AND CASE t.state WHEN 'running' THEN true END
@@ -122,6 +189,7 @@ SELECT id, state FROM moved;
 -- name: succeed
 -- As finish, for the success of a single trigger: a fifth less of the server's time, and of the worker's, without arrays.
 -- transition: running -> succeeded
+-- locks: rows of a trigger and its attempt, waits (worker)
 -- index: primary key
 -- plan: kept
 -- returns: trigger id and state if it was still ours
@@ -142,9 +210,14 @@ WITH moved AS (
 SELECT id, state FROM moved;
 
 -- name: pause_gone
--- The target says it is gone for good (HTTP 410): pause its jobs with the reason.
--- index: primary key
+-- The targets of these triggers say that they are gone for good (HTTP 410): pause their jobs with the reason. Not where
+-- the job was edited since the attempt was claimed, nor for a payload that only one run-now had: the job's own target
+-- has not been heard of.
+-- locks: job rows, waits (worker)
+-- index: primary keys
 -- returns: id
-UPDATE jobs_job SET status = 'paused', status_reason = 'The target answered 410 Gone.', updated_at = carillon_clock()
-WHERE id = ANY(%(job_ids)s::uuid[]) AND status = 'active'
-RETURNING id;
+UPDATE jobs_job job SET status = 'paused', status_reason = 'The target answered 410 Gone.', updated_at = carillon_clock()
+FROM jobs_trigger t
+WHERE t.id = ANY(%(trigger_ids)s::uuid[]) AND t.payload IS NULL AND job.id = t.job_id AND job.version = t.job_version
+  AND job.status = 'active'
+RETURNING job.id;

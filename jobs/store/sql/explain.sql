@@ -1,61 +1,51 @@
--- Why a trigger waits: the figures dispatch goes by, for one trigger at a time. What they mean is said in jobs.explain;
--- the expressions are those of dispatch.sql (pick) and parking.sql (release), and tests hold the answers to them.
+-- Why a trigger waits: the figures by which dispatch decides, for one trigger at a time. jobs.explain says what they
+-- mean. Decisions of jobs.core.policies are asked there (line); the counts for release are those of parking.sql, and a
+-- test holds the answers to dispatch.
 
 -- name: trigger_facts
--- Everything that decides whether one trigger may start now, and what became of it if it has. Of its job's other ones so
--- many are looked at as %(most)s that wait and as many that are under way. Of a trigger that has ended nothing is counted.
+-- All facts that decide whether one trigger may start now, and its outcome if it has ended. Of the job's other
+-- triggers, at most %(most)s that wait and as many that are under way are looked at. For a trigger that has ended
+-- nothing is counted.
 -- index: primary key, trigger_in_flight, trigger_unfinished_of_job, trigger_key_in_flight, trigger_lane,
 -- jobs_attempt_trigger
 -- returns: one row, or none when the tenant has no such trigger
 WITH fact AS MATERIALIZED (
-    SELECT t.*, t.state IN ('pending', 'queued', 'running', 'retrying') AS unfinished, j.name AS job_name,
-           j.status AS job_status, j.status_reason, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent,
-           j.max_catchup, j.concurrency_key AS key, j.target, j.retry_policy, j.delivery, j.timeout, j.misfire_grace,
-           j.catchup_window, j.next_fire_at, tenant.slug AS tenant, tenant.status AS tenant_status,
+    SELECT t.*, t.state IN ('pending', 'queued', 'running', 'retrying') AS unfinished, j.status AS job_status,
+           j.status_reason, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
+           j.concurrency_key AS key, j.target, j.retry_policy, j.delivery, j.timeout, j.misfire_grace,
+           j.catchup_window, tenant.slug AS tenant, tenant.status AS tenant_status,
            tenant.max_in_flight AS tenant_max_in_flight, tenant.rate_per_second, tenant.rate_burst,
-           t.state = 'pending' AND t.origin = 'schedule' AND t.attempt_count = 0 AND t.replay_count = 0 AS may_skip,
-           t.due_at + j.misfire_grace < carillon_now() AS missed,
-           t.due_at + j.catchup_window < carillon_now() AS too_old
+           tenant.disabled_types
     FROM (
-        SELECT id, job_id, tenant_id, job_type, priority, origin, scheduled_for, due_at, state, reason, held, parked,
-               parked_until, fence, attempt_count, budget_start, crash_count, replay_count, worker, lease_expires_at,
-               cancel_requested, queued_at, started_at, finished_at
+        SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, reason, held, parked, parked_until,
+               fence, attempt_count, budget_start, worker, lease_expires_at, cancel_requested, queued_at, started_at, finished_at
         FROM jobs_trigger WHERE id = %(id)s AND tenant_id = %(tenant_id)s) t, LATERAL (
-        SELECT name, status, status_reason, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
-               concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window, next_fire_at
+        SELECT status, status_reason, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
+               concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window
         FROM jobs_job WHERE id = t.job_id OFFSET 0) j, LATERAL (
-        SELECT slug, status, max_in_flight, rate_per_second, rate_burst
+        SELECT slug, status, max_in_flight, rate_per_second, rate_burst, disabled_types
         FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
 ), other AS MATERIALIZED (
-    SELECT o.*, o.state = 'pending' AND NOT o.held AND o.due_at <= carillon_now() AS in_sight,
-           o.state = 'pending' AND o.origin = 'schedule' AS of_schedule,
-           o.state = 'pending' AND o.origin = 'schedule' AND o.attempt_count = 0 AND o.replay_count = 0 AS may_skip,
-           o.due_at + fact.misfire_grace < carillon_now() AS missed,
-           o.due_at + fact.catchup_window < carillon_now() AS too_old,
-           NOT o.held AND o.state IN ('pending', 'retrying') AND o.due_at <= carillon_now()
-           AND (o.due_at, o.id) < (fact.due_at, fact.id) AS due_before
+    SELECT o.*, o.state = 'pending' AND NOT o.held AND o.due_at <= carillon_now() AS in_sight
     FROM fact, LATERAL (
-        (SELECT id, state, origin, scheduled_for, due_at, held, parked, parked_until, attempt_count, replay_count
+        (SELECT id, state, scheduled_for, due_at, held, parked, parked_until
          FROM jobs_trigger w WHERE fact.unfinished AND w.job_id = fact.job_id AND w.phase = 'pending' LIMIT %(most)s)
         UNION ALL
-        (SELECT id, state, origin, scheduled_for, due_at, held, parked, parked_until, attempt_count, replay_count
+        (SELECT id, state, scheduled_for, due_at, held, parked, parked_until
          FROM jobs_trigger u
          WHERE fact.unfinished AND u.job_id = fact.job_id AND u.phase IN ('in_flight', 'retrying')
          LIMIT %(most)s)) o
     WHERE o.id <> fact.id
 )
-SELECT fact.*, late, late OR NOT fact.may_skip AS must_run,
-       overlap_policy <> 'allow' OR origin = 'backfill' OR late AND misfire_policy = 'backfill' AS serial,
-       carillon_clock() AS now, others.*,
-       others.missed_later + coalesce(
-           next_fire_at + (due_at - scheduled_for) + misfire_grace < carillon_now(), false)::int AS later_missed,
+SELECT fact.*, carillon_clock() AS now, others.*,
        (SELECT count(*) FROM jobs_trigger f
         WHERE fact.unfinished AND f.tenant_id = fact.tenant_id AND f.phase = 'in_flight')
            AS tenant_in_flight,
        type_load.queued AS type_queued, type_load.in_flight AS type_in_flight,
+       type_load.own_queued, type_load.own_in_flight,
        (SELECT count(*) FROM jobs_trigger f
         WHERE fact.state = 'queued' AND f.phase = 'in_flight' AND f.state = 'queued' AND f.job_type = fact.job_type
-          AND f.queued_at < fact.queued_at) AS queued_before,
+          AND f.tenant_id = fact.tenant_id AND f.queued_at < fact.queued_at) AS queued_before,
        (SELECT "window" FROM jobs_queue WHERE job_type = fact.job_type) AS queue_window,
        key_load.in_flight AS key_in_flight, key_load.ids AS key_ids,
        (SELECT count(*) FROM (
@@ -66,32 +56,21 @@ SELECT fact.*, late, late OR NOT fact.may_skip AS must_run,
            LIMIT %(most_ahead)s) a) AS ahead,
        workers.present AS workers_present, workers.processes AS workers_processes, workers.seen_at AS workers_seen_at,
        leaders.expires_at AS led_until,
-       attempt.number AS attempt_number, attempt.started_at AS attempt_started_at, attempt.state AS attempt_state,
-       attempt.error_code, attempt.http_status
+       attempt.started_at AS attempt_started_at, attempt.state AS attempt_state, attempt.error_code
 FROM fact, LATERAL (
-    SELECT origin IN ('catchup', 'backfill')
-           OR fact.may_skip AND fact.missed AND misfire_policy IN ('fire_all', 'backfill') AS late) l, LATERAL (
-    -- under_way and in_flight: as dispatch counts the others; visible, in_sight, parked_before: as release does.
-    -- missed_later, newer_due, older_waits: what the policies ask. The last three: which of those due before it must run,
-    -- are on time, or were missed, so that the policy lets only a few of them run.
+    -- under_way and in_flight: as dispatch counts the others; unparked, in_sight, parked_before: as release does.
     SELECT count(*) FILTER (WHERE state <> 'pending') AS others_under_way,
            count(*) FILTER (WHERE state IN ('queued', 'running')) AS others_in_flight,
-           count(*) FILTER (WHERE state <> 'pending' AND NOT parked) AS others_visible,
+           count(*) FILTER (WHERE state IN ('queued', 'running') AND NOT parked) AS others_unparked_in_flight,
+           count(*) FILTER (WHERE state = 'retrying' AND NOT parked) AS others_unparked_retrying,
            count(*) FILTER (WHERE in_sight) AS others_in_sight,
-           count(*) FILTER (WHERE state = 'pending' AND parked AND parked_until IS NULL
-                            AND scheduled_for < fact.scheduled_for) AS parked_before,
-           count(*) FILTER (WHERE of_schedule AND missed AND scheduled_for > fact.scheduled_for) AS missed_later,
-           coalesce(bool_or(of_schedule AND in_sight AND scheduled_for > fact.scheduled_for), false) AS newer_due,
-           coalesce(bool_or(of_schedule AND due_at <= carillon_now() AND scheduled_for < fact.scheduled_for), false)
-               AS older_waits,
-           count(*) FILTER (WHERE due_before AND (NOT may_skip OR missed AND fact.misfire_policy = 'fire_all'))
-               AS must_before,
-           count(*) FILTER (WHERE due_before AND may_skip AND NOT missed) AS on_time_before,
-           count(*) FILTER (WHERE due_before AND may_skip AND missed AND NOT too_old
-                            AND fact.misfire_policy <> 'fire_all') AS missed_before,
+           count(*) FILTER (WHERE parked AND parked_until IS NULL AND scheduled_for < fact.scheduled_for) AS parked_before,
            (array_agg(id ORDER BY scheduled_for) FILTER (WHERE state <> 'pending'))[:%(named)s] AS other_ids
     FROM other) others, LATERAL (
-    SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued
+    -- All tenants' decide whether there is room; only its own are told of.
+    SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued,
+           count(*) FILTER (WHERE f.tenant_id = fact.tenant_id) AS own_in_flight,
+           count(*) FILTER (WHERE f.tenant_id = fact.tenant_id AND f.state = 'queued') AS own_queued
     FROM jobs_trigger f
     WHERE fact.unfinished AND f.phase = 'in_flight' AND f.job_type = fact.job_type) type_load, LATERAL (
     SELECT count(*) AS in_flight, (array_agg(k.id ORDER BY k.scheduled_for))[:%(named)s] AS ids
@@ -106,9 +85,31 @@ FROM fact, LATERAL (
     -- Beats that stand by have a lease as well, to be counted by (leases.sql: share).
     SELECT max(expires_at) AS expires_at FROM jobs_lease WHERE NOT starts_with(name, 'beat/')) leaders
 LEFT JOIN LATERAL (
-    SELECT number, started_at, state, error_code, http_status FROM jobs_attempt
+    SELECT started_at, state, error_code FROM jobs_attempt
     WHERE fact.attempt_count > 0 AND trigger_id = fact.id
     ORDER BY number DESC, started_at DESC LIMIT 1) attempt ON true;
+
+-- name: line
+-- A waiting trigger, behind the first %(limit)s of its job that dispatch judges before it, as dispatch would read them
+-- (candidates of dispatch.sql), but unlocked. At most %(most)s triggers of the job are looked at.
+-- index: primary key, trigger_unfinished_of_job
+-- returns: for each the columns that jobs.core.policies.decide needs, the asked one last; no row when the tenant has no
+-- such trigger
+WITH asked AS MATERIALIZED (
+    SELECT id, job_id, job_type, scheduled_for, due_at, state, origin, attempt_count, replay_count
+    FROM jobs_trigger WHERE id = %(id)s AND tenant_id = %(tenant_id)s
+)
+SELECT id, job_id, job_type, scheduled_for, due_at, state, origin, attempt_count, replay_count
+FROM (
+    (SELECT before.*, false AS is_asked FROM asked, LATERAL (
+        SELECT w.id, w.job_id, w.job_type, w.scheduled_for, w.due_at, w.state, w.origin, w.attempt_count, w.replay_count
+        FROM (SELECT * FROM jobs_trigger t
+              WHERE t.job_id = asked.job_id AND t.phase IN ('pending', 'retrying') LIMIT %(most)s) w
+        WHERE NOT w.held AND w.due_at <= carillon_now() AND (w.due_at, w.id) < (asked.due_at, asked.id)
+        ORDER BY w.due_at, w.id LIMIT %(limit)s) before)
+    UNION ALL
+    SELECT asked.*, true AS is_asked FROM asked) line
+ORDER BY is_asked, due_at, id;
 
 -- name: job_facts
 -- A job's unfinished triggers by state, as far as so many are looked at, and the one that has waited longest.

@@ -1,7 +1,8 @@
 -- name: take_due
 -- Jobs of the beat's partitions (null: all) whose next instant enters the look-ahead window, locked until the
--- transaction ends. Another beat takes others. With %(ids)s, those of them alone. None at all unless every lease over
--- those partitions still holds.
+-- transaction ends. Another beat takes others. With %(ids)s, those of them alone; without %(zoned)s, those alone whose
+-- instants no time zone decides (zones.sql). None at all unless every lease over those partitions still holds. Those of
+-- suspended tenants wait: what they miss is judged when they go on.
 -- locks: job rows, SKIP LOCKED
 -- index: job_next_fire; since Postgres 17 other beats' jobs are passed over inside it; or the primary key
 -- returns: what a schedule and its misfire policy need, since when a firing without jitter is on time, and the window's
@@ -11,6 +12,8 @@ SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expressio
        max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+  AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
+  AND (%(zoned)s OR schedule_type <> 'cron' OR timezone = 'UTC')
   AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
   AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
@@ -22,14 +25,15 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: peek_due
--- A crowd of jobs that take_due would give, and some whose next instant is not past by much, which a crowd would hide.
--- Nothing is locked.
+-- A backlog of jobs that take_due would give, and some whose next instant is only just past, which a backlog would
+-- hide. Nothing is locked.
 -- index: job_next_fire
 -- returns: what a schedule needs, and the present
 (SELECT id, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at, dst_policy, cron_dialect,
         created_at, next_fire_at, carillon_now() AS now
  FROM jobs_job
  WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+   AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
    AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
  ORDER BY next_fire_at LIMIT %(limit)s)
 UNION ALL
@@ -38,6 +42,7 @@ UNION ALL
  FROM jobs_job
  WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
    AND next_fire_at > carillon_now() - interval '10 seconds'
+   AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
    AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
  ORDER BY next_fire_at LIMIT %(fresh)s);
 
@@ -48,9 +53,11 @@ UNION ALL
 -- returns: ids of the new triggers
 INSERT INTO jobs_trigger (
     id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
-    idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested, created_at)
+    idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested, created_at,
+    announced_at)
 SELECT f.id, f.job_id, f.tenant_id, f.job_type, f.job_version, f.origin, f.scheduled_for, f.due_at, 'pending', '', false,
-       f.priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock()
+       f.priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock(),
+       CASE WHEN %(announce)s::boolean THEN carillon_clock() END
 FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_types)s::text[],
             %(job_versions)s::int[], %(origins)s::text[], %(scheduled_fors)s::timestamptz[], %(due_ats)s::timestamptz[],
             %(priorities)s::smallint[], %(idempotency_keys)s::text[])
@@ -60,6 +67,7 @@ RETURNING id;
 
 -- name: advance
 -- Move each job's next instant on, in the transaction that inserted the triggers before it.
+-- locks: job rows, held by take_due
 -- index: primary key
 -- plan: kept
 UPDATE jobs_job j SET next_fire_at = n.next_fire_at
@@ -68,14 +76,17 @@ WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
 
 -- name: pause_broken
 -- A schedule that cannot be computed pauses its job with the reason; it never stops the batch.
+-- locks: the job's row, SKIP LOCKED
 -- index: primary key
 -- returns: id
 UPDATE jobs_job SET status = 'paused', status_reason = left(%(reason)s, 500), updated_at = carillon_clock()
-WHERE id = %(id)s AND status = 'active'
+WHERE status = 'active'
+  AND id = ANY(ARRAY(SELECT id FROM jobs_job WHERE id = %(id)s AND status = 'active' FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING id;
 
 -- name: set_status
 -- Bring jobs to a status, each with its next instant, under the caller's locks.
+-- locks: job rows, held by the action
 -- index: primary key
 UPDATE jobs_job j SET
     status = %(status)s, status_reason = '', next_fire_at = n.next_fire_at, updated_at = %(now)s
@@ -87,13 +98,47 @@ WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
 -- either sets updated_at to the clock it decided by, and calls this in the same transaction.
 -- index: primary key
 INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
-SELECT gen_random_uuid(), id, tenant_id, version, status,
-       jsonb_build_object(
-           'schedule_type', schedule_type, 'cron_expression', cron_expression, 'cron_dialect', cron_dialect,
-           'timezone', timezone, 'interval_seconds', extract(epoch FROM "interval"), 'run_at', run_at,
-           'starts_at', starts_at, 'ends_at', ends_at, 'dst_policy', dst_policy, 'created_at', created_at),
-       updated_at
-FROM jobs_job WHERE id = ANY(%(ids)s::uuid[]);
+SELECT gen_random_uuid(), id, tenant_id, version, status, carillon_schedule(job), updated_at
+FROM jobs_job job WHERE id = ANY(%(ids)s::uuid[]);
+
+-- name: insert
+-- Write new jobs, each with the first entry of its timeline. One whose name a living job has is left alone.
+-- index: job_name_unique_among_living
+-- returns: ids of those written
+WITH given AS MATERIALIZED (
+    SELECT job FROM jsonb_populate_recordset(NULL::jobs_job, %(rows)s::jsonb) AS job
+), written AS (
+    INSERT INTO jobs_job (
+        id, tenant_id, name, labels, job_type, payload, target, schedule_type, cron_expression, cron_dialect, timezone,
+        "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
+        overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup, status,
+        status_reason, notify, watched, pause_after_failures, version, partition_key, next_fire_at, created_at,
+        updated_at, deleted_at)
+    SELECT (job).id, (job).tenant_id, (job).name, (job).labels, (job).job_type, (job).payload, (job).target,
+           (job).schedule_type, (job).cron_expression, (job).cron_dialect, (job).timezone, (job)."interval", (job).run_at,
+           (job).starts_at, (job).ends_at, (job).dst_policy, (job).jitter, (job).priority, (job).timeout, (job).delivery,
+           (job).retry_policy, (job).overlap_policy, (job).max_concurrent, (job).concurrency_key, (job).misfire_policy,
+           (job).misfire_grace, (job).catchup_window, (job).max_catchup, (job).status, (job).status_reason, (job).notify,
+           (job).watched, (job).pause_after_failures, (job).version, (job).partition_key, (job).next_fire_at,
+           (job).created_at, (job).updated_at, (job).deleted_at
+    FROM given
+    ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO NOTHING
+    RETURNING id
+), noted AS (
+    INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
+    SELECT gen_random_uuid(), (job).id, (job).tenant_id, (job).version, (job).status, carillon_schedule(job),
+           (job).updated_at
+    FROM given WHERE (job).id IN (SELECT id FROM written)
+)
+SELECT id FROM written;
+
+-- name: before_creation
+-- What creating a job needs to know first: the time, the tenant's living jobs, whether the job type is its own.
+-- index: primary key of jobs_jobtally; pull_type_name_unique
+-- returns: now, jobs, declared
+SELECT carillon_clock() AS now,
+       (SELECT coalesce(sum(jobs), 0)::bigint FROM jobs_jobtally WHERE tenant_id = %(tenant_id)s) AS jobs,
+       EXISTS (SELECT 1 FROM jobs_pulltype WHERE tenant_id = %(tenant_id)s AND name = %(job_type)s) AS declared;
 
 -- name: living
 -- How many living jobs a tenant has, from what the table's triggers keep count of.
@@ -102,8 +147,8 @@ FROM jobs_job WHERE id = ANY(%(ids)s::uuid[]);
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM jobs_jobtally WHERE tenant_id = %(tenant_id)s;
 
 -- name: complete
--- Jobs with nothing left to materialize, nothing unfinished and nothing to catch up with are completed. Walks by id from %(after)s, so that
--- a crowd of unfinished ones cannot hide the finished.
+-- Jobs with nothing left to materialize, nothing unfinished and nothing to catch up with are completed. Walks by id
+-- from %(after)s, so that many unfinished jobs cannot hide the finished ones.
 -- locks: job rows, SKIP LOCKED
 -- index: job_exhausted, trigger_unfinished_of_job, catchup_of_job
 -- returns: id, and whether it was completed

@@ -1,7 +1,7 @@
 -- name: lock_tenant
 -- Keep dispatch away from this tenant until the transaction ends. Every action that changes whether a job may start
 -- takes this lock first, so that nothing starts after the action was acknowledged.
--- locks: the tenant row
+-- locks: the tenant's row, waits (request)
 -- returns: id
 SELECT id FROM tenants_tenant WHERE id = %(tenant_id)s FOR NO KEY UPDATE;
 
@@ -18,6 +18,7 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id);
 -- name: hand_back_jobs
 -- Spend the fence of jobs' queued triggers; their messages are dead from here on.
 -- transition: queued -> pending
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
@@ -26,33 +27,54 @@ RETURNING id;
 
 -- name: hold_jobs
 -- Take paused jobs' waiting triggers out of the dispatcher's sight, or (held = false) put them back.
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s,
                         parked_until = CASE WHEN %(held)s THEN parked_until END
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying') AND held <> %(held)s;
 
+-- name: paused_since
+-- When these jobs were paused: where the last unbroken stretch of paused entries on their timeline begins. If the
+-- timeline does not tell (it was purged, or is not kept), the job's creation.
+-- index: jobversion_of_job, primary key
+-- returns: id, paused_at
+SELECT w.id, coalesce(job.began_at, job.created_at) AS paused_at
+FROM unnest(%(job_ids)s::uuid[]) AS w(id), LATERAL (
+    SELECT created_at, (
+        SELECT v.valid_from FROM jobs_jobversion v
+        WHERE v.job_id = w.id AND v.status = 'paused' AND v.valid_from >= (
+            SELECT u.valid_from FROM jobs_jobversion u
+            WHERE u.job_id = w.id AND u.status <> 'paused' ORDER BY u.valid_from DESC LIMIT 1)
+        ORDER BY v.valid_from LIMIT 1) AS began_at
+    FROM jobs_job WHERE id = w.id OFFSET 0) job;
+
 -- name: skip_paused
--- Firings that fell due while their jobs were paused (DESIGN §9, resume). What had been tried before the pause goes on.
+-- Skip firings that fell due while their jobs were paused (DESIGN §9, resume). A firing that fell due before the pause
+-- is treated like any due one; one that falls due later is not late; one that had been tried before the pause goes on.
 -- transition: pending -> skipped
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 -- returns: id
-UPDATE jobs_trigger SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
-                        parked = false, parked_until = NULL
-WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
-  AND scheduled_for <= %(now)s
-RETURNING id;
+UPDATE jobs_trigger t SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
+                          parked = false, parked_until = NULL
+FROM unnest(%(job_ids)s::uuid[], %(paused_ats)s::timestamptz[]) AS pause(job_id, paused_at)
+WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = pause.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
+  AND t.attempt_count = 0 AND t.replay_count = 0 AND t.due_at BETWEEN pause.paused_at AND %(now)s
+RETURNING t.id;
 
 -- name: withdraw_future
--- An edit removes firings of the old version that lie ahead: they are no longer expected.
+-- An edit, or new rules of a time zone, remove firings that lie ahead: they are no longer expected.
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 -- returns: id
 DELETE FROM jobs_trigger
-WHERE job_id = %(job_id)s AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
+WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for > %(now)s
 RETURNING id;
 
 -- name: restamp
 -- An edit hands what is due already over to the new version; what is still queued is so after a change of name.
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
 WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND state <> 'running';
@@ -61,6 +83,7 @@ WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND 
 -- Cancel jobs' waiting triggers and ask their running ones to stop: their workers learn it with the next renewal.
 -- One statement, so that a trigger on its way between running and retrying cannot slip through.
 -- transition: pending, retrying, queued -> cancelled
+-- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
 -- returns: id
 UPDATE jobs_trigger SET
@@ -77,6 +100,7 @@ RETURNING id;
 -- name: cancel
 -- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_jobs.
 -- transition: pending, retrying, queued -> cancelled
+-- locks: trigger rows, waits (request)
 -- index: primary key
 -- returns: id
 UPDATE jobs_trigger SET
@@ -90,16 +114,18 @@ WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retryi
 RETURNING id;
 
 -- name: replay
--- Send ended triggers through once more: fresh retry budget, same idempotency key. Triggers of a job that was
--- cancelled or deleted stay as they are.
+-- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.
+-- Triggers of a job that was cancelled or deleted stay as they are.
 -- transition: dead, succeeded, skipped, cancelled -> pending
+-- locks: trigger rows, waits (request)
 -- index: primary key
 -- returns: id
 UPDATE jobs_trigger t SET
     state = 'pending', reason = '', due_at = carillon_clock(), held = false, parked = false,
     parked_until = NULL, budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
     cancel_reason = '', worker = '', progress = NULL,
-    result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL, job_version = j.version
+    result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL,
+    job_version = j.version, job_type = j.job_type, priority = j.priority
 FROM jobs_job j
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s
   AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled')

@@ -1,5 +1,5 @@
--- Messages that could not go to the broker, while it is away (jobs.models.Message). As good as those of a broker, and no
--- better: whoever takes one claims its triggers by (id, fence).
+-- Messages that cannot go to the broker while it is away (jobs.models.Message). They are as reliable as a broker's, and
+-- no more: the worker that takes one claims its triggers by (id, fence).
 
 -- name: put
 -- Leave messages for the workers of their job types.
@@ -9,8 +9,8 @@ FROM unnest(%(job_types)s::text[], %(items)s::jsonb[]) WITH ORDINALITY AS m(job_
 ORDER BY nth;
 
 -- name: take
--- The oldest message of these job types that nobody else is taking. It is gone with this statement, as a message of a
--- broker that was acknowledged on receipt: who dies before the claim leaves its triggers to reap.
+-- The oldest message of these job types that no other worker is taking. It is gone with this statement, like a broker's
+-- message that was acknowledged on receipt: a worker that dies before the claim leaves its triggers to reap.
 -- locks: the message's row, SKIP LOCKED
 -- index: primary key
 -- returns: job_type, items

@@ -1,5 +1,5 @@
--- What monitoring asks every few seconds. Each read is bounded by what may be in flight, by the number of lanes, queues and
--- processes, or by a limit; nothing counts a table.
+-- The figures that monitoring reads every few seconds. Each read is bounded by what may be in flight, by the number of
+-- lanes, queues and processes, or by a limit; nothing counts a table.
 
 -- name: in_flight
 -- Queued and running triggers by job type: as many as windows and caps let through.
@@ -10,8 +10,8 @@ SELECT job_type, state, count(*) AS count,
 FROM jobs_trigger WHERE phase = 'in_flight' GROUP BY job_type, state;
 
 -- name: waiting
--- How late the oldest trigger is that is due and waits, by job type: from lane to lane as dispatch's due_lanes. Of
--- suspended tenants nothing is told, since theirs waits on purpose.
+-- How late the oldest due and waiting trigger is, by job type: from lane to lane as dispatch's sweep. Suspended tenants
+-- are left out, since their triggers wait on purpose.
 -- index: trigger_lane
 -- returns: job_type, lag_seconds (0: nothing is due)
 WITH RECURSIVE lane AS (
@@ -57,8 +57,8 @@ WHERE started_at > carillon_now() - interval '1 minute'
 GROUP BY state;
 
 -- name: statistics
--- What Postgres counts anyway: rows that became triggers, whichever way, and effects found made already, each of which is
--- an update of the record. They begin anew when statistics are reset, as counters may.
+-- Figures that Postgres counts anyway: rows that became triggers by whichever way, and effects found made already, each
+-- of which is an update of the record. They start again when statistics are reset, as counters may.
 -- returns: materialized, duplicates_prevented
 SELECT coalesce(sum(n_tup_ins) FILTER (WHERE relname = 'jobs_trigger'), 0)::bigint AS materialized,
        coalesce(sum(n_tup_upd) FILTER (WHERE relname = 'jobs_effect'), 0)::bigint AS duplicates_prevented

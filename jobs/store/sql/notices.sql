@@ -1,5 +1,5 @@
--- Notices: what the notifier reads of the event feed and makes of it (jobs.engine.notices). One transaction reads on from
--- its place, makes triggers of system jobs, and keeps the new place: each event is judged once, whoever dies when.
+-- Notices that the notifier makes of the event feed (jobs.engine.notices). One transaction reads on from its place,
+-- makes triggers of system jobs, and keeps the new place: each event is judged once, whichever process dies.
 
 -- name: open
 -- Begin at the feed's end, where there is no place yet.
@@ -17,8 +17,9 @@ ON CONFLICT DO NOTHING;
 SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
 
 -- name: read
--- The events of all tenants on from a place, as in events.sql: page, with what is to be made of each. Of a page those
--- alone whose kind may be asked for, and its last, which says how far the page goes: most events concern nobody here.
+-- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Of a
+-- page only events of kinds that may be asked for, and its last, which says how far the page goes: most events need no
+-- notice.
 -- index: event_in_order, primary keys
 -- returns: the event, how many the page has, its job's and its tenant's notify, and pause_after_failures
 WITH page AS MATERIALIZED (
@@ -40,6 +41,7 @@ ORDER BY e.at_xid, e.id;
 
 -- name: keep
 -- Keep the place that was come to.
+-- locks: the reader's row, held by take
 -- index: primary key
 UPDATE jobs_feedreader SET xid = %(xid)s::text::xid8, event_id = %(event_id)s WHERE name = 'notifier';
 
@@ -79,12 +81,14 @@ FROM unnest(%(ids)s::uuid[], %(counts)s::int[]) AS w(id, count), LATERAL (
 WHERE seen.ran = w.count AND seen.died = w.count;
 
 -- name: pause_dying
--- Pause jobs that keep dying. What is queued of them is handed back by claim.
+-- Pause jobs whose firings keep dying. Claim hands their queued triggers back.
+-- locks: job rows, SKIP LOCKED: one that is locked is judged again at its next death
 -- index: primary key
 -- returns: id
 UPDATE jobs_job SET
     status = 'paused', updated_at = carillon_clock(),
     status_reason = 'Paused after ' || pause_after_failures || CASE pause_after_failures
         WHEN 1 THEN ' firing that died.' ELSE ' firings in a row that died.' END
-WHERE id = ANY(%(ids)s::uuid[]) AND status = 'active'
+WHERE status = 'active' AND id = ANY(ARRAY(
+    SELECT id FROM jobs_job WHERE id = ANY(%(ids)s::uuid[]) AND status = 'active' FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING id;

@@ -2,18 +2,21 @@
 
 -- name: hold
 -- Take triggers of jobs that are not active out of the dispatcher's sight until resume.
+-- locks: trigger rows, held by candidates
 -- index: primary key
 UPDATE jobs_trigger SET held = true
 WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 
 -- name: park
 -- Take triggers that wait for another one, of their job or of its concurrency key, out of sight until release.
+-- locks: trigger rows, held by candidates
 -- index: primary key
 UPDATE jobs_trigger SET held = true, parked = true
 WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 
 -- name: park_until
 -- Take triggers that wait for their target's rate limit out of sight, each for its own time.
+-- locks: trigger rows, held by candidates
 -- index: primary key
 UPDATE jobs_trigger t SET held = true, parked = true, parked_until = carillon_clock() + p.wait
 FROM unnest(%(ids)s::uuid[], %(waits)s::interval[]) AS p(id, wait)
@@ -32,11 +35,13 @@ WHERE id = ANY(ARRAY(
     FOR NO KEY UPDATE SKIP LOCKED)) AND parked_until IS NOT NULL
 RETURNING id;
 
--- name: release
--- Show dispatch again what was parked behind another trigger, of its job or of its concurrency key, oldest first, where
--- there is room now. Walks the jobs from %(after)s, so that a crowd of busy ones cannot hide the others.
--- index: trigger_parked, trigger_unfinished_of_job, trigger_key_in_flight
--- returns: the last job looked at, or no row when none is left
+-- name: behind
+-- The next %(limit)s jobs from %(after)s with triggers parked behind another one, of their job or of its concurrency key, and
+-- what keeps these: facts for room_to_show of jobs.core.policies. Walks by id, so that many busy jobs cannot hide the
+-- others.
+-- index: trigger_parked, trigger_unfinished_of_job, primary key of jobs_job
+-- returns: job_id, active, overlap_policy, max_concurrent, in_flight, retrying, in_sight (counts of triggers that are not
+-- parked); by job_id
 WITH RECURSIVE step AS (
     (SELECT job_id, 1 AS nth FROM jobs_trigger
      WHERE parked AND parked_until IS NULL AND job_id > %(after)s::uuid ORDER BY job_id LIMIT 1)
@@ -45,20 +50,31 @@ WITH RECURSIVE step AS (
         SELECT job_id FROM jobs_trigger t
         WHERE t.parked AND t.parked_until IS NULL AND t.job_id > step.job_id ORDER BY t.job_id LIMIT 1) following
     WHERE step.nth < %(limit)s
-), oldest AS MATERIALIZED (
-    SELECT t.id, t.due_at, j.tenant_id, j.concurrency_key, j.max_concurrent FROM step, LATERAL (
-        SELECT tenant_id, status, overlap_policy, max_concurrent, concurrency_key
-        FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
-        SELECT count(*) AS n FROM jobs_trigger other
-        WHERE other.job_id = step.job_id AND NOT other.parked
-          AND (other.phase = 'in_flight' OR other.phase = 'retrying' AND j.overlap_policy <> 'allow'
-               -- What is in dispatch's sight already goes first.
-               OR other.phase = 'pending' AND NOT other.held AND other.due_at <= carillon_now())) busy, LATERAL (
+)
+SELECT step.job_id, j.status IN ('active', 'completed') AS active, j.overlap_policy, j.max_concurrent, other.*
+FROM step, LATERAL (
+    SELECT status, overlap_policy, max_concurrent FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
+    SELECT count(*) FILTER (WHERE phase = 'in_flight') AS in_flight,
+           count(*) FILTER (WHERE phase = 'retrying') AS retrying,
+           count(*) FILTER (WHERE phase = 'pending') AS in_sight
+    FROM jobs_trigger
+    WHERE job_id = step.job_id AND NOT parked
+      AND (phase IN ('in_flight', 'retrying') OR phase = 'pending' AND NOT held AND due_at <= carillon_now())) other
+ORDER BY step.nth;
+
+-- name: show
+-- Show dispatch again so many of each job's triggers that are parked behind another one, the oldest first, as far as their
+-- concurrency key has room now.
+-- locks: trigger rows, SKIP LOCKED
+-- index: trigger_parked, trigger_key_in_flight, primary key
+-- returns: id
+WITH oldest AS MATERIALIZED (
+    SELECT t.id, t.due_at, j.tenant_id, j.concurrency_key, j.max_concurrent
+    FROM unnest(%(job_ids)s::uuid[], %(rooms)s::int[]) AS w(job_id, room), LATERAL (
+        SELECT tenant_id, max_concurrent, concurrency_key FROM jobs_job WHERE id = w.job_id OFFSET 0) j, LATERAL (
         SELECT id, due_at FROM jobs_trigger waiting
-        WHERE waiting.job_id = step.job_id AND waiting.parked AND waiting.parked_until IS NULL
-        ORDER BY waiting.scheduled_for
-        LIMIT greatest(0, CASE j.overlap_policy WHEN 'allow' THEN j.max_concurrent ELSE 1 END - busy.n)) t
-    WHERE j.status IN ('active', 'completed')
+        WHERE waiting.job_id = w.job_id AND waiting.parked AND waiting.parked_until IS NULL
+        ORDER BY waiting.scheduled_for LIMIT w.room) t
 ), key_load AS MATERIALIZED (
     SELECT tenant_id, concurrency_key, (
         SELECT count(*) FROM jobs_trigger k
@@ -69,30 +85,50 @@ WITH RECURSIVE step AS (
     SELECT id, in_flight IS NULL OR max_concurrent - in_flight >= row_number() OVER (
                PARTITION BY tenant_id, concurrency_key ORDER BY due_at, id) AS fits
     FROM oldest LEFT JOIN key_load USING (tenant_id, concurrency_key)
-), released AS (
-    UPDATE jobs_trigger SET held = false, parked = false
-    WHERE id = ANY(ARRAY(SELECT id FROM fit WHERE fits)) AND parked
+), free AS MATERIALIZED (
+    SELECT id FROM jobs_trigger WHERE id = ANY(ARRAY(SELECT id FROM fit WHERE fits)) AND parked
+    FOR NO KEY UPDATE SKIP LOCKED
 )
-SELECT job_id FROM step ORDER BY nth DESC LIMIT 1;
+UPDATE jobs_trigger SET held = false, parked = false
+WHERE id = ANY(ARRAY(SELECT id FROM free)) AND parked
+RETURNING id;
 
 -- name: collapse
--- At most one trigger of a collapsing job waits: the newest. What was parked before the given ones gives way to them.
+-- At most one trigger of a collapsing job waits: the newest. Triggers parked before the given ones give way to them.
 -- transition: pending -> skipped
+-- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked
 -- returns: id, reason
 UPDATE jobs_trigger t SET
     state = 'skipped', reason = 'collapsed', finished_at = carillon_clock(), held = false, parked = false,
     parked_until = NULL
-FROM unnest(%(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS newest(job_id, scheduled_for)
-WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = newest.job_id AND t.parked AND t.state = 'pending'
-  AND t.scheduled_for < newest.scheduled_for AND t.origin = 'schedule' AND t.replay_count = 0
+WHERE t.parked AND t.state = 'pending' AND t.id = ANY(ARRAY(
+    SELECT waits.id
+    FROM unnest(%(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS newest(job_id, scheduled_for), LATERAL (
+        SELECT id FROM jobs_trigger t
+        WHERE t.job_id = newest.job_id AND t.parked AND t.state = 'pending'
+          AND t.scheduled_for < newest.scheduled_for AND t.origin = 'schedule' AND t.replay_count = 0
+        FOR NO KEY UPDATE SKIP LOCKED) waits))
 RETURNING t.id, t.reason;
 
 -- name: replace
--- Make way for the given triggers: other ones of their jobs that wait are cancelled, running ones are asked to stop.
+-- Make way for the given triggers: others of their jobs that wait are cancelled, running ones are asked to stop. If one
+-- of these is locked, the given trigger stays visible to dispatch, which tries again.
 -- transition: pending, retrying, queued -> cancelled
+-- locks: trigger rows, SKIP LOCKED
 -- index: trigger_unfinished_of_job
 -- returns: id, state
+WITH other AS MATERIALIZED (
+    SELECT id, job_id FROM jobs_trigger
+    WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
+      AND (phase = 'in_flight' AND state IN ('queued', 'running') OR phase = 'retrying' OR phase = 'pending' AND parked)
+), free AS MATERIALIZED (
+    SELECT id FROM jobs_trigger WHERE id = ANY(ARRAY(SELECT id FROM other)) FOR NO KEY UPDATE SKIP LOCKED
+), kept_in_sight AS (
+    UPDATE jobs_trigger SET held = false, parked = false
+    WHERE id = ANY(%(ids)s::uuid[]) AND parked
+      AND job_id IN (SELECT job_id FROM other WHERE id NOT IN (SELECT id FROM free))
+)
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     cancel_reason = CASE WHEN state = 'running' THEN 'preempted' ELSE '' END,
@@ -100,6 +136,6 @@ UPDATE jobs_trigger SET
     reason = CASE WHEN state = 'running' THEN '' ELSE 'superseded' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
-WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
+WHERE id = ANY(ARRAY(SELECT id FROM free))
   AND (phase = 'in_flight' AND state IN ('queued', 'running') OR phase = 'retrying' OR phase = 'pending' AND parked)
 RETURNING id, state;

@@ -1,11 +1,12 @@
--- What pull workers need beside the statements every worker shares (execution.sql): to find what is queued for them, and
--- to find again what they hold, of their own tenant alone.
+-- Statements that pull workers need beside those of every worker (execution.sql): to find triggers queued for them, and
+-- to find the triggers they hold again, of their own tenant alone.
 
 -- name: offer
--- The queued triggers that a pull worker may claim next, first come first served, but that each level of priority is
--- worth a second. They stay locked until the claim that follows is committed, so that no two workers are offered the same.
--- A type without a tenant's mark is served by Celery's workers too: whoever claims first has it, and the message of what
--- was claimed here claims nothing. What is to have its effects once is left to them, since it takes their ``ctx.once``.
+-- The queued triggers that a pull worker may claim next, first come first served, except that each level of priority is
+-- worth a second. They stay locked until the claim that follows is committed, so that no two workers are offered the
+-- same. A type without a tenant's mark is served by Celery's workers too: the first to claim a trigger has it, and the
+-- message of a trigger claimed here claims nothing. Triggers with effects to be made once are left to Celery's workers,
+-- since they need ``ctx.once``.
 -- locks: trigger rows, SKIP LOCKED, held to the end of the claim
 -- index: trigger_in_flight
 -- returns: id, fence, job_type, suspect
@@ -20,7 +21,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock
 -- Lock triggers of one tenant, so that two reports about one take turns.
--- locks: trigger rows by id
+-- locks: trigger rows by id, waits (request)
 -- index: primary key
 -- returns: id
 SELECT id FROM jobs_trigger
@@ -47,7 +48,7 @@ WHERE t.fence = w.fence AND t.state = 'running';
 
 -- name: keep_type
 -- Keep a pull type from being deleted until the transaction ends.
--- locks: the type's row, shared
+-- locks: the type's row, shared, waits (request)
 -- index: jobs_pulltype's unique job_type
 -- returns: id
 SELECT id FROM jobs_pulltype WHERE job_type = %(job_type)s FOR KEY SHARE;

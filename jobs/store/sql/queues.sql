@@ -1,4 +1,5 @@
--- What dispatchers share of each job type's queue (jobs.models.Queue). Whoever holds a row dispatches its type alone.
+-- State of each job type's queue that dispatchers share (jobs.models.Queue). A dispatcher that holds a row dispatches
+-- its type alone.
 
 -- name: lock
 -- Take the queues to dispatch into; a queue that another dispatcher holds is being served by it just now.
@@ -22,18 +23,17 @@ ORDER BY t
 ON CONFLICT DO NOTHING;
 
 -- name: measure
--- Let the windows follow what workers take: about as many may be queued as they claim within the target wait. A window
--- grows as soon as they claim more, and shrinks only when what is queued would take them longer. After a pause nothing is
--- known of the rate: only the mark is set anew.
--- index: trigger_in_flight
+-- Let the windows follow the workers' pace: about as many may be queued as they claim within the target wait. A window
+-- grows as soon as they claim more, and shrinks only when the queued triggers would take them longer. After a pause the
+-- rate is unknown: only the mark is set again.
+-- locks: queue rows, held by lock
+-- index: primary key
 -- returns: job_type, window
-WITH load AS MATERIALIZED (
-    SELECT job_type, count(*) AS queued FROM jobs_trigger WHERE phase = 'in_flight' AND state = 'queued' GROUP BY job_type
-), sample AS MATERIALIZED (
-    SELECT q.job_type, coalesce(queued, 0) AS queued, carillon_clock() - q.measured_at <= %(stale)s::interval AS fresh,
-           greatest(0, q.dispatched - coalesce(queued, 0) - q.drained)
+WITH sample AS MATERIALIZED (
+    SELECT q.job_type, load.queued, carillon_clock() - q.measured_at <= %(stale)s::interval AS fresh,
+           greatest(0, q.dispatched - load.queued - q.drained)
                / extract(epoch FROM carillon_clock() - q.measured_at)::float AS rate
-    FROM jobs_queue q LEFT JOIN load USING (job_type)
+    FROM jobs_queue q JOIN unnest(%(job_types)s::text[], %(queued)s::int[]) AS load(job_type, queued) USING (job_type)
     WHERE q.job_type = ANY(%(job_types)s::text[])
 ), judged AS (
     SELECT *, least(%(highest)s, greatest(%(lowest)s, ceil(rate * %(wait_seconds)s)))::int AS demand FROM sample
@@ -49,6 +49,7 @@ RETURNING q.job_type, q."window";
 
 -- name: note_dispatched
 -- Count what was queued, under the caller's locks.
+-- locks: queue rows, held by lock
 -- index: primary key
 -- plan: kept
 UPDATE jobs_queue q SET dispatched = q.dispatched + n.count

@@ -1,29 +1,80 @@
 -- name: expired_leases
--- Running triggers whose worker let its lease expire: it died, froze, or lost the database.
+-- Running triggers whose worker let its lease expire: it died, froze, or lost the database. Locked ones are skipped, so
+-- that many of them cannot hide the others.
+-- locks: trigger rows, SKIP LOCKED, for this statement only
 -- index: trigger_in_flight, jobs_attempt_trigger
--- returns: what the retry decision needs; companions: how many others were claimed with it
+-- returns: the columns of the retry decision; companions: how many others were claimed with it; stopping: whether its
+-- worker had been told to stop
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
        carillon_clock() - t.started_at AS elapsed, j.retry_policy, j.delivery,
-       coalesce((SELECT a.companions FROM jobs_attempt a
-                 WHERE a.trigger_id = t.id AND a.number = t.attempt_count AND a.fence = t.fence
-                 ORDER BY a.number LIMIT 1), 0) AS companions
-FROM jobs_trigger t, LATERAL (SELECT retry_policy, delivery FROM jobs_job WHERE id = t.job_id OFFSET 0) j
+       coalesce(a.companions, 0) AS companions, coalesce(a.error_code = 'stopping', false) AS stopping
+FROM jobs_trigger t
+    LEFT JOIN LATERAL (SELECT companions, error_code FROM jobs_attempt
+                       WHERE trigger_id = t.id AND number = t.attempt_count AND fence = t.fence
+                       ORDER BY number LIMIT 1) a ON true,
+    LATERAL (SELECT retry_policy, delivery FROM jobs_job WHERE id = t.job_id OFFSET 0) j
 WHERE t.phase = 'in_flight' AND t.state = 'running' AND t.lease_expires_at < carillon_now()
 ORDER BY t.lease_expires_at
-LIMIT %(limit)s;
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF t SKIP LOCKED;
+
+-- name: in_hand
+-- Triggers that a process had claimed when it was ended, and still holds.
+-- index: primary key
+-- returns: the columns of the retry decision, and the timeout
+SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, carillon_clock() - t.started_at AS elapsed,
+       j.retry_policy, j.delivery, j.timeout
+FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence),
+    LATERAL (SELECT * FROM jobs_trigger WHERE id = held.id OFFSET 0) t,
+    LATERAL (SELECT retry_policy, delivery, timeout FROM jobs_job WHERE id = t.job_id OFFSET 0) j
+WHERE t.fence = held.fence AND t.state = 'running';
+
+-- name: absolve
+-- Take back the charge of lost leases: their process did not die, and says so now. To be called once for a lease whose
+-- late outcome is on record already. A trigger that was not claimed alone was not charged; one that was buried since
+-- stays so.
+-- locks: rows of triggers and attempts, waits (worker)
+-- index: primary key, jobs_attempt_trigger
+-- returns: id
+WITH lost AS (
+    UPDATE jobs_attempt a SET
+        error_code = CASE a.state WHEN 'lost' THEN 'lease_lapsed' ELSE a.error_code END,
+        error_message = CASE a.state WHEN 'lost' THEN
+            'The worker lived and could not renew its lease: it was frozen, or lost the database. Not charged.'
+            ELSE a.error_message END
+    FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
+    WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = held.id AND a.fence = held.fence
+      AND (a.state = 'lost' AND a.error_code = 'lease_expired' OR a.state = 'stale') AND a.companions = 0
+    RETURNING a.trigger_id
+)
+UPDATE jobs_trigger SET crash_count = crash_count - 1, budget_start = budget_start + 1
+WHERE id = ANY(ARRAY(SELECT trigger_id FROM lost)) AND crash_count > 0 AND state IN ('pending', 'retrying', 'queued', 'running')
+RETURNING id;
 
 -- name: reap_running
 -- Take expired triggers from their worker by spending the fence: its late result is stale from here on. A wish to
--- cancel that came after the verdict beats its retry. Who was not alone is not charged: the attempt costs it neither a
--- crash nor its budget. All travel alone from here on, so that the next crash names its cause.
+-- cancel that came after the decision beats its retry. A trigger that was not claimed alone is not charged: the attempt
+-- costs it neither a crash nor its budget; nor is one whose worker was told to stop. All travel alone from here on, so
+-- that the next crash names its cause.
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
--- index: primary key
+-- locks: trigger rows and those of their attempts, SKIP LOCKED: without its attempt no trigger is reaped
+-- index: primary key, jobs_attempt_trigger
 -- returns: id, state, reason
 WITH verdict AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[],
                          %(delays)s::interval[], %(charged)s::boolean[]) AS v(id, fence, state, reason, delay, charged)
+), tried AS MATERIALIZED (
+    SELECT trigger_id FROM jobs_attempt WHERE trigger_id = ANY(%(ids)s::uuid[]) AND state = 'started'
+    FOR NO KEY UPDATE SKIP LOCKED
+), free AS MATERIALIZED (
+    SELECT id FROM jobs_trigger t
+    -- Counted, since an anti-join would read all attempts.
+    WHERE id = ANY(%(ids)s::uuid[])
+      AND (SELECT count(*) FROM jobs_attempt a WHERE a.trigger_id = t.id AND a.state = 'started')
+          = (SELECT count(*) FROM tried WHERE trigger_id = t.id)
+    FOR NO KEY UPDATE SKIP LOCKED
 ), reaped AS (
     UPDATE jobs_trigger t SET
         state = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE v.state END,
@@ -33,9 +84,12 @@ WITH verdict AS MATERIALIZED (
         budget_start = t.budget_start + (NOT v.charged)::int, suspect = true,
         due_at = CASE WHEN v.state = 'retrying' THEN carillon_clock() + v.delay ELSE t.due_at END,
         finished_at = CASE WHEN v.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
+        -- As finish, in execution.sql.
+        job_type = CASE v.state WHEN 'retrying' THEN (SELECT job_type FROM jobs_job WHERE id = t.job_id) ELSE t.job_type END,
+        priority = CASE v.state WHEN 'retrying' THEN (SELECT priority FROM jobs_job WHERE id = t.job_id) ELSE t.priority END,
         lease_expires_at = NULL
     FROM verdict v
-    WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
+    WHERE t.id = ANY(ARRAY(SELECT id FROM free)) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
       AND t.lease_expires_at < carillon_clock()
       AND (%(term)s::bigint IS NULL OR EXISTS (
            SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
@@ -43,21 +97,24 @@ WITH verdict AS MATERIALIZED (
 ), attempt AS (
     UPDATE jobs_attempt a SET
         state = 'lost', finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
-        error_code = 'lease_expired', error_message = 'The worker died, froze or lost the database: its lease expired.'
-            || CASE WHEN r.charged THEN '' ELSE format(
-                   ' It had %%s more in hand: this one is not charged for it and travels alone from now on.',
-                   a.companions) END
+        error_code = CASE a.error_code WHEN 'stopping' THEN 'worker_stopped' ELSE 'lease_expired' END,
+        error_message = CASE WHEN a.error_code = 'stopping' THEN
+            'The worker was told to stop and was killed before this had ended. It is not charged for it.'
+            ELSE 'The worker died, froze or lost the database: its lease expired.' || CASE WHEN r.charged THEN '' ELSE
+                format(' It had %%s more in hand: this one is not charged for it and travels alone from now on.',
+                       a.companions) END END
     FROM reaped r
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = r.id AND a.fence = r.fence AND a.state = 'started'
 )
 SELECT id, state, reason, charged FROM reaped;
 
 -- name: give_up
--- What a process that is stuck has in hand, before it ends itself. Those whose handlers had started are told from those
--- that had not: ``suspect``. A wish to cancel beats a retry.
+-- End the triggers that a stuck process has claimed, before it ends itself. ``suspect`` tells those whose handlers had
+-- started from those whose handlers had not. A wish to cancel beats a retry.
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
+-- locks: rows of triggers and attempts, waits (worker)
 -- index: primary key
 -- returns: id, state, reason
 WITH verdict AS MATERIALIZED (
@@ -75,6 +132,9 @@ WITH verdict AS MATERIALIZED (
         suspect = t.suspect OR v.suspect,
         due_at = CASE WHEN v.state = 'retrying' THEN carillon_clock() + v.delay ELSE t.due_at END,
         finished_at = CASE WHEN v.state = 'retrying' AND NOT t.cancel_requested THEN NULL ELSE carillon_clock() END,
+        -- As finish, in execution.sql.
+        job_type = CASE v.state WHEN 'retrying' THEN (SELECT job_type FROM jobs_job WHERE id = t.job_id) ELSE t.job_type END,
+        priority = CASE v.state WHEN 'retrying' THEN (SELECT priority FROM jobs_job WHERE id = t.job_id) ELSE t.priority END,
         lease_expires_at = NULL
     FROM verdict v
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND CASE t.state WHEN 'running' THEN true END
@@ -89,10 +149,11 @@ WITH verdict AS MATERIALIZED (
 SELECT id, state, reason FROM given_up;
 
 -- name: reap_queued
--- Queued triggers nobody claimed by their deadline: the message was lost, or never sent. From the second dispatch on
--- that went unclaimed (of fence - attempt_count) the deadline doubles with each, so that a queue that is merely slow
--- is not flooded with copies. Not with the first: a broker that forgets twice in a row must not cost a minute more.
+-- Queued triggers that no worker claimed by their deadline (claim_deadline of jobs.core.policies): the message was lost,
+-- or never sent. The second dispatch has no longer a deadline than the first: a broker that forgets twice in a row must
+-- not cost a minute more.
 -- transition: queued -> pending
+-- locks: trigger rows, SKIP LOCKED
 -- index: trigger_in_flight
 -- returns: id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL

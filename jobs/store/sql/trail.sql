@@ -2,13 +2,14 @@
 
 -- name: page
 -- Changes of a tenant's objects on from one place, in the order of the trail. As in events.sql, only of transactions
--- before which none is still open, so that a reader who goes on from the last one misses nothing.
+-- before which none is still open, so that a reader who goes on from the last one misses nothing; and ordered by the
+-- number, not by the text that is returned.
 -- index: change_of_tenant
 -- returns: xid (as text), id, at, kind, object_id, name, action, actor_kind, actor, changes
 SELECT xid::text AS xid, id, at, kind, object_id, name, action, actor_kind, actor, changes FROM jobs_change
 WHERE tenant_id = %(tenant_id)s AND (xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY xid, id
+ORDER BY jobs_change.xid, jobs_change.id
 LIMIT %(limit)s;
 
 -- name: page_of_object
@@ -21,15 +22,21 @@ SELECT xid::text AS xid, id, at, kind, object_id, name, action, actor_kind, acto
       AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY xid, id OFFSET 0) of_object
 WHERE tenant_id = %(tenant_id)s
+ORDER BY of_object.xid, of_object.id
 LIMIT %(limit)s;
 
+-- name: note_jobs
+-- What was done to jobs and none of the columns tells of that are watched. Without an actor it is the database's user.
+-- index: primary key
+INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes)
+SELECT carillon_clock(), tenant_id, 'job', id::text, left(name, 200), 'updated', left(a.actor ->> 'kind', 16),
+       left(a.actor ->> 'name', 200), w.changes
+FROM jobs_job JOIN unnest(%(ids)s::uuid[], %(changes)s::jsonb[]) AS w(id, changes) USING (id)
+CROSS JOIN coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor)
+WHERE id = ANY(%(ids)s::uuid[]);
+
 -- name: purge
--- Drop changes past retention, the oldest first, a bounded number at a time.
--- index: change_at
--- returns: id
--- A change is never changed, so that its place in the table is as good as its key.
-DELETE FROM jobs_change WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM (
-        SELECT ctid, at FROM jobs_change WHERE at < carillon_now() ORDER BY at LIMIT %(limit)s) oldest
-    WHERE at < carillon_now() - %(retention)s))
-RETURNING id;
+-- Drop changes past retention, the oldest first, a bounded number at a time; with them checkpoints, but the last of those
+-- whose changes are gone, which says what was there. A function of the owner's, for the application may delete nothing.
+-- returns: purged
+SELECT carillon_purge_trail(%(retention)s::interval, %(limit)s) AS purged;

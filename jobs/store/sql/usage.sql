@@ -1,7 +1,7 @@
 -- How a tenant stands with its quotas, and what it got lately. Every read is bounded, however much there is.
 
 -- name: load
--- What of a tenant is in flight.
+-- A tenant's triggers in flight.
 -- index: trigger_in_flight
 -- returns: queued, running
 SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
@@ -29,8 +29,8 @@ SELECT count(*) AS starts, count(*) FILTER (WHERE tenant_id = %(tenant_id)s) AS 
 FROM latest WHERE started_at > %(share_since)s;
 
 -- name: own_waits
--- How long a tenant's latest firings waited from falling due to their start: for those who fire seldom, of whom the
--- latest attempts of all tenants tell little.
+-- How long a tenant's latest firings waited from falling due to their start: for tenants that fire seldom, about whom
+-- the latest attempts of all tenants say little.
 -- index: trigger_of_tenant
 -- returns: waits (in seconds; p50, p95, p99), waited (how many)
 WITH latest AS MATERIALIZED (

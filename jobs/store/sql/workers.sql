@@ -3,24 +3,34 @@
 
 -- name: announce
 -- Say that a worker is there and what it takes from; forget the others that have been silent for a day.
+-- locks: the worker's own row, waits (worker); those of workers gone for a day, SKIP LOCKED
 -- index: primary key
+-- returns: the other process that announced this name last, lately; or null
 WITH gone AS (
-    DELETE FROM jobs_worker WHERE seen_at < carillon_clock() - interval '1 day' AND name <> %(name)s
+    DELETE FROM jobs_worker WHERE name = ANY(ARRAY(
+        SELECT name FROM jobs_worker WHERE seen_at < carillon_clock() - interval '1 day' AND name <> %(name)s
+        FOR UPDATE SKIP LOCKED))
+), other AS (
+    SELECT process FROM jobs_worker
+    WHERE name = %(name)s AND process <> %(process)s AND seen_at > carillon_clock() - %(silence)s::interval
 )
-INSERT INTO jobs_worker AS w (name, queues, concurrency, seen_at)
-VALUES (%(name)s, %(queues)s::text[], %(concurrency)s, carillon_clock())
+INSERT INTO jobs_worker AS w (name, queues, concurrency, process, seen_at)
+VALUES (%(name)s, %(queues)s::text[], %(concurrency)s, %(process)s, carillon_clock())
 ON CONFLICT (name) DO UPDATE SET
-    queues = excluded.queues, concurrency = excluded.concurrency, seen_at = excluded.seen_at;
+    queues = excluded.queues, concurrency = excluded.concurrency, process = excluded.process,
+    seen_at = excluded.seen_at
+RETURNING (SELECT process FROM other) AS other;
 
 -- name: leave
--- A worker takes nothing more: it is told to stop.
+-- A worker takes nothing more: it is told to stop. Another process of the same name stays.
+-- locks: the worker's own row, waits (worker)
 -- index: primary key
-DELETE FROM jobs_worker WHERE name = %(name)s;
+DELETE FROM jobs_worker WHERE name = %(name)s AND process = %(process)s;
 
 -- name: present
 -- The workers heard of lately, by name.
--- returns: name, queues, concurrency, seen_at
-SELECT name, queues, concurrency, seen_at FROM jobs_worker
+-- returns: name, process, queues, concurrency, seen_at
+SELECT name, process, queues, concurrency, seen_at FROM jobs_worker
 WHERE seen_at > carillon_now() - %(silence)s::interval
 ORDER BY name
 LIMIT %(limit)s;

@@ -1,7 +1,10 @@
 """The audit trail: who changed what, written by the tables themselves (``models.feed.change``, ADR 20)."""
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from jobs.store import db
 from jobs.store.events import Place
@@ -13,6 +16,7 @@ __all__ = (
     "ActorKind",
     "acting_as",
     "identify",
+    "note_jobs",
     "page",
     "page_of_object",
     "present_actor",
@@ -36,6 +40,17 @@ def page_of_object(*, tenant_id: int, object_id: str, after: Place, limit: int) 
     )
 
 
+def note_jobs(changes: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Put on the trail what was done to jobs that no watched column tells of: ``{what: [before, after]}`` of each."""
+    actor = present_actor()
+    _SQL["note_jobs"](
+        ids=list(changes),
+        actor=None if actor is None else json.dumps(actor.as_dict()),
+        changes=[json.dumps(told) for told in changes.values()],
+    )
+
+
 def purge(*, retention: timedelta, limit: int) -> int:
-    """Delete up to ``limit`` changes older than ``retention``. Returns how many."""
-    return len(_SQL["purge"](retention=retention, limit=limit))
+    """Delete up to ``limit`` changes that are signed and older than ``retention``. Returns how many."""
+    [row] = _SQL["purge"](retention=retention, limit=limit)
+    return int(row.purged)

@@ -42,7 +42,7 @@ class ActorKind(StrEnum):
     OPERATOR = "operator"
     COMMAND = "command"
     ENGINE = "engine"
-    #: Whoever writes SQL by hand.
+    #: An author of SQL by hand.
     DATABASE = "database"
 
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from tenants.actions import create_api_key, create_tenant
-from tenants.management.arguments import add_quotas, complaints, given_quotas
+from tenants.management.arguments import add_lists, add_quotas, complaints, given_lists, given_quotas
 from tenants.vault.signing import open_signing_secrets
 
 
@@ -22,6 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--api-key", metavar="NAME", help="create an API key of this name")
         parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker, admin")
         add_quotas(parser)
+        add_lists(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
@@ -29,7 +30,8 @@ class Command(BaseCommand):
         token = None
         try:
             with transaction.atomic():
-                tenant = create_tenant(slug=options["slug"], name=options["name"], **given_quotas(options))
+                given = given_quotas(options) | given_lists(options)
+                tenant = create_tenant(slug=options["slug"], name=options["name"], **given)
                 if options["api_key"] is not None:
                     _, token = create_api_key(tenant=tenant, name=options["api_key"], scopes=scopes)
         except ValidationError as error:

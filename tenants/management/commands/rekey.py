@@ -23,7 +23,9 @@ class Command(BaseCommand):
             raise CommandError("--slice: must be from 1 to 10,000.")
         unreadable = []
         for step in rekey(slice_rows=options["slice"]):
-            self.stdout.write(f"{step.table}: {step.looked_at:,} rows looked at, {step.sealed:,} sealed anew")
+            self.stdout.write(
+                f"{step.table}: {step.looked_at:,} rows looked at, {step.sealed:,}  sealed again"
+            )
             unreadable += [f"{step.table} {row}" for row in step.unreadable]
         current = key_id_of(current_prefix())
         for key_id, count in sorted(keys_in_use().items()):

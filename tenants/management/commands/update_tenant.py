@@ -8,13 +8,20 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from tenants.actions import CHANGEABLE, update_tenant
-from tenants.management.arguments import add_quotas, complaints, given_quotas, tenant_of
+from tenants.management.arguments import (
+    add_lists,
+    add_quotas,
+    complaints,
+    given_lists,
+    given_quotas,
+    tenant_of,
+)
 from tenants.models import Tenant
 
 
 class Command(BaseCommand):
     help = (
-        "Change a tenant. A quota below what is in use is accepted: nothing in hand is taken back, and nothing more is "
+        "Change a tenant. A quota below what is in use is accepted: nothing is taken back, and nothing more is "
         "let in until use has fallen below it."
     )
 
@@ -33,12 +40,13 @@ class Command(BaseCommand):
             help="the event feed also tells of each success and each retry",
         )
         add_quotas(parser)
+        add_lists(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
         own = ("name", "status", "require_if_match", "all_events")
         changes = {name: options[name] for name in own if options[name] is not None}
-        changes |= given_quotas(options)
+        changes |= given_quotas(options) | given_lists(options)
         tenant = tenant_of(options["slug"])
         if not changes:
             raise CommandError("Nothing to change: name a quota, --name or --status.")

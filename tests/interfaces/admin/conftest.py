@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.interfaces.admin.world import World
+from tests.interfaces.admin.world import World, signed_in
 
 
 @pytest.fixture
@@ -25,11 +25,4 @@ def operator() -> Client:
 def staff() -> Callable[..., Client]:
     """``staff("view_job")`` is logged in with those permissions and no others."""
 
-    def log_in(*codenames: str) -> Client:
-        user = User.objects.create_user(f"staff-{User.objects.count()}", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-        client = Client()
-        client.force_login(user)
-        return client
-
-    return log_in
+    return signed_in

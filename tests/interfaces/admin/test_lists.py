@@ -1,7 +1,7 @@
 """Lists of the console never count, join or sort, and find what is looked for."""
 
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
@@ -11,6 +11,8 @@ from django.urls import reverse
 from django_celery_results.models import TaskResult
 
 from jobs.admin.shared.lists import first_id_since
+from jobs.models.fields import new_id
+from jobs.store import execution
 from tests import factories
 from tests.interfaces.admin.world import World, press
 
@@ -81,6 +83,33 @@ class TestLists:
         for senseless in ("none", uuid4()):
             assert operator.get(f"{url}?q={senseless}").context["cl"].result_list == []
         assert operator.get(f"{url}?q=%00").status_code == 400
+
+    def test_attempts_are_found_by_the_celery_task_that_carried_them(
+        self, world: World, operator: Client
+    ) -> None:
+        task_id = str(new_id())
+        mine = [factories.make_trigger(state="queued") for _ in range(2)]
+        for triggers, carried_by in (
+            (mine, task_id),
+            ([factories.make_trigger(state="queued")], str(new_id())),
+        ):
+            execution.claim(
+                grips=[factories.grip(trigger) for trigger in triggers],
+                job_types=["noop"],
+                worker="w1",
+                celery_task_id=carried_by,
+                lease=factories.HOUR,
+            )
+        url = reverse("admin:jobs_attempt_changelist")
+
+        def found(wanted: str) -> set[UUID]:
+            return {
+                attempt.trigger_id for attempt in operator.get(f"{url}?q={wanted}").context["cl"].result_list
+            }
+
+        assert found(task_id) == {trigger.id for trigger in mine}
+        assert found(str(mine[0].id)) == {mine[0].id}
+        assert found(str(new_id())) == found(str(uuid4())) == set()
 
     def test_jobs_are_found_by_how_their_name_begins(self, world: World, operator: Client) -> None:
         factories.make_job(name="open-books")

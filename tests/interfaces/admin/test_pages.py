@@ -84,6 +84,16 @@ class TestDashboard:
         rows = re.findall(r"<tr><td[^>]*>([a-z]+)</td>" + r"<td[^>]*>(\d+)</td>" * 3, text)
         assert rows == [("noop", "1", "0", "1"), ("webhook", "0", "0", "2")]
 
+    def test_names_workers_that_share_a_name(self, world: World, operator: Client) -> None:
+        url = reverse("admin:index")
+        workers.announce(name="celery@host", queues=["jobs.noop"], concurrency=4, process="7-a")
+        assert "share a name" not in operator.get(url).content.decode()
+        twin = workers.own_name("celery@host", "8-b")
+        workers.announce(name=twin, queues=["jobs.noop"], concurrency=4, process="8-b")
+        page = operator.get(url).content.decode()
+        assert "share a name" in page
+        assert "celery@host" in page
+
     def test_says_how_far_off_clocks_are(self, world: World, operator: Client) -> None:
         for name, ahead in (("beat@a:1", 0.0), ("w1@b", -300.0)):
             drift = clocks.Drift(name=name, clock=lambda ahead=ahead: factories.now().timestamp() + ahead)

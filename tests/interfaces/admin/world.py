@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.contrib import admin
+from django.contrib.auth.models import Permission, User
 from django.contrib.messages import get_messages
 from django.http import HttpResponse
 from django.test import Client
@@ -69,7 +70,9 @@ class World:
             name="leader", holder="beat-1", term=7, expires_at=factories.now() + timedelta(hours=1)
         )
         self.result = TaskResult.objects.create(task_id=self.attempt.celery_task_id, status="SUCCESS")
-        self.secret, _ = put_secret(tenant=self.tenant, name="token", value="value of the secret")
+        self.secret, _ = put_secret(
+            tenant=self.tenant, name="token", value="value of the secret", hosts=["*"]
+        )
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
         self.change = Change.objects.get(kind="api_key")
 
@@ -87,6 +90,15 @@ class World:
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
         return reverse(f"admin:{page}", args=[row.pk] if row else [])
+
+
+def signed_in(*codenames: str) -> Client:
+    """A browser of a new member of staff with those permissions and no others."""
+    user = User.objects.create_user(f"staff-{User.objects.count()}", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client = Client()
+    client.force_login(user)
+    return client
 
 
 def said(response: HttpResponse) -> str:

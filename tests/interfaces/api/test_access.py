@@ -75,7 +75,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),
     ("GET", "secrets"): (None, 200),
     ("GET", "secrets/<str:name>"): (None, 200),
-    ("PUT", "secrets/<str:name>"): ({"value": "replaced value"}, 200),
+    ("PUT", "secrets/<str:name>"): ({"value": "replaced value", "hosts": ["*"]}, 200),
     ("DELETE", "secrets/<str:name>"): (None, 204),
     ("GET", "signing-secret"): (None, 200),
     ("PUT", "signing-secret"): ({"secret": "whsec_" + "QUJD" * 8}, 200),
@@ -116,7 +116,7 @@ def url(owner: Caller) -> Callable[[str], str]:
             declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
-        put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner")
+        put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
         return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, operation=operation.id)
 
@@ -256,7 +256,7 @@ class TestAnOutsider:
         for caller in (owner, outsider):
             for name in ("aa", "bb", "cc"):
                 make_trigger(make_job(caller.tenant), "dead")
-                put_secret(tenant=caller.tenant, name=name, value="value of the owner")
+                put_secret(tenant=caller.tenant, name=name, value="value of the owner", hosts=["*"])
         page = owner.get(f"{path}?page_size=1" if path not in ("/events", "/audit") else path).json()
         ids = {str(row["id"]) for row in _everything() if row["tenant_id"] == owner.tenant.id}
         follow = page.get("next")

@@ -9,13 +9,14 @@ import pytest
 
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
-from jobs.models import CatchUp, Job, SkippedRange, Trigger
+from jobs.models import CatchUp, Change, Job, SkippedRange, Trigger
 from jobs.store import jobs
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, claim, make_job, make_trigger, utc
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
 pytestmark = pytest.mark.django_db
+DAY = 24 * HOUR
 START, END = utc(2025, 3, 1), utc(2025, 3, 1, 2)
 OTHER_SCHEDULE = {"schedule": {"cron": "*/20 * * * *"}}
 STRETCH = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-01T02:00:00Z"}
@@ -170,6 +171,53 @@ class TestABackfill:
         owner.patch(f"/jobs/{job.id}", {"name": "other"})
         catch_up()
         assert len(backfilled(job)) == 13
+
+
+class TestBeyondRetention:
+    """What is older than ``CARILLON_HISTORY_DAYS`` may have run and left no record: it would run again."""
+
+    @pytest.fixture
+    def old(self, owner: Caller) -> Job:
+        cron = {"schedule_type": "cron", "cron_expression": "0 3 * * *", "interval": None}
+        return make_job(owner.tenant, created_at=factories.now() - 200 * DAY, **cron)
+
+    @pytest.fixture
+    def stretch(self) -> dict[str, Any]:
+        """Two weeks, of which the first is past the 90 days of history."""
+        start, end = (f"{factories.now() - days * DAY:%Y-%m-%dT00:00:00Z}" for days in (97, 83))
+        return {"start": start, "end": end}
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_backfill_is_refused_by_its_start(
+        self, owner: Caller, old: Job, stretch: dict[str, Any], dry_run: bool
+    ) -> None:
+        answer = owner.post(f"/jobs/{old.id}/backfill", {**stretch, "dry_run": dry_run})
+        assert faulty_fields(answer) == {"start"}
+        message = answer.json()["errors"][0]["message"]
+        assert "90 days" in message
+        assert "beyond_retention" in message
+        assert not CatchUp.objects.exists()
+
+    def test_who_says_so_explicitly_gets_it_and_is_on_the_audit_trail(
+        self, owner: Caller, old: Job, stretch: dict[str, Any], catch_up: Callable[..., None]
+    ) -> None:
+        wanted = {**stretch, "beyond_retention": True}
+        assert owner.post(f"/jobs/{old.id}/backfill", {**wanted, "dry_run": True}).status_code == 200
+        assert not Change.objects.filter(object_id=str(old.id), action="updated").exists()
+        assert owner.post(f"/jobs/{old.id}/backfill", wanted).status_code == 202
+        catch_up()
+        assert len(backfilled(old)) == 14
+        [change] = Change.objects.filter(object_id=str(old.id), action="updated")
+        assert (change.actor_kind, change.tenant_id, change.name) == ("api_key", old.tenant_id, old.name)
+        assert change.changes == {"backfill_beyond_retention": [None, wanted["start"] + "/" + wanted["end"]]}
+
+    def test_a_stretch_that_history_covers_needs_no_leave(
+        self, owner: Caller, old: Job, stretch: dict[str, Any]
+    ) -> None:
+        start = f"{factories.now() - 80 * DAY:%Y-%m-%dT00:00:00Z}"
+        end = f"{factories.now() - DAY:%Y-%m-%dT00:00:00Z}"
+        assert owner.post(f"/jobs/{old.id}/backfill", {"start": start, "end": end}).status_code == 202
+        assert not Change.objects.filter(object_id=str(old.id), action="updated").exists()
 
 
 class TestAnOutageNotYetDecided:

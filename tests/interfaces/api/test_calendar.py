@@ -162,7 +162,7 @@ class TestRefusal:
         [
             ("0 24 * * *", "unix", "hour (field 2, character 3): 24 "),
             ("0  2 * *  1,FOO", "unix", "day-of-week (field 5, character 13): FOO "),
-            ("0 0 12 15W * ?", "quartz", "day-of-month (field 4, character 8): 15W "),
+            ("0 0 12 32W * ?", "quartz", "day-of-month (field 4, character 8): 32W "),
         ],
     )
     def test_names_the_field_and_the_position(

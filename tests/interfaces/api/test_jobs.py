@@ -36,7 +36,10 @@ class TestAJob:
             "notify": {"on": ["dead"], "url": "https://ops.example/hook"},
         }
         assert (
-            owner.call("PUT", "/secrets/reports_token", {"value": "s3cret-of-the-reports"}).status_code < 300
+            owner.call(
+                "PUT", "/secrets/reports_token", {"value": "s3cret-of-the-reports", "hosts": ["*"]}
+            ).status_code
+            < 300
         )
         response = owner.post("/jobs", given)
         assert response.status_code == 201

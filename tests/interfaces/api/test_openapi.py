@@ -51,6 +51,24 @@ class TestSchema:
                     sent += 1
         assert sent >= 14
 
+    def test_keeps_all_operations_on_one_noun_together(self, schema: dict[str, Any]) -> None:
+        """A tag is a module of a generated client."""
+        for path, operations in schema["paths"].items():
+            noun = path.removeprefix("/api/v1/").partition("/")[0].replace("-", "_")
+            for method, operation in operations.items():
+                if method != "parameters":
+                    assert operation["tags"] == [noun], (method, path)
+
+    def test_gives_no_property_the_name_of_its_schema(self, schema: dict[str, Any]) -> None:
+        """Generated clients have a variable of either name in one function."""
+        clashes = [
+            (name, field)
+            for name, component in schema["components"]["schemas"].items()
+            for field in component.get("properties", ())
+            if field.replace("_", "") == name.lower()
+        ]
+        assert clashes == []
+
     def test_describes_the_bearer_key(self, schema: dict[str, Any]) -> None:
         assert schema["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
 

@@ -197,6 +197,28 @@ class TestAnOperation:
         assert set(owed.values_list("state", "reason")) == {("skipped", "paused")}
         assert owed.count() == 3 * 5
 
+    def test_that_takes_longer_than_a_statement_may_keeps_no_other_from_it(
+        self, owner: Caller, outsider: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        deep, other = make_job(owner.tenant), make_job(outsider.tenant)
+        real = statuses.cancel
+
+        def cancel(jobs: list[Job]) -> statuses.Refusals:
+            if deep.id in [job.id for job in jobs]:
+                with connection.cursor() as cursor:
+                    cursor.execute("SET LOCAL statement_timeout = '20ms'")
+                    cursor.execute("SELECT pg_sleep(5)")
+            return real(jobs)
+
+        monkeypatch.setattr(statuses, "cancel", cancel)
+        monkeypatch.setitem(operations._TOGETHER, "cancel", cancel)
+        begin(owner, "cancel")
+        begin(outsider, "cancel")
+        runner = Runner(select)
+        for _ in range(4):
+            runner.turn()
+        assert statuses_of(deep, other) == ["active", "cancelled"]
+
     def test_that_cannot_go_on_keeps_no_other_from_it(self, owner: Caller, outsider: Caller) -> None:
         broken = begin(owner, "pause")
         Operation.objects.filter(id=broken).update(filter={"status": "no such"})

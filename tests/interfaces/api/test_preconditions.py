@@ -11,7 +11,8 @@ from django.db import connection
 from jobs.actions import jobs as actions
 from jobs.models import Job
 from jobs.store import db
-from tests.factories import make_job, now, wait_until
+from stage.waiting import wait_until
+from tests.factories import make_job, now
 from tests.interfaces.api.caller import Caller, faulty_fields, jobs_stored, noop_job
 
 STALE = {"If-Match": '"7"'}

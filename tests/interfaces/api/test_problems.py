@@ -8,6 +8,8 @@ from unittest.mock import patch
 import pytest
 from django.db import connection
 
+from jobs import limits
+from tenants.models import ApiKey, Tenant
 from tests.interfaces.api.caller import Caller, noop_job
 
 
@@ -116,6 +118,7 @@ class TestBrokerAway:
             "status": "degraded",
             "database": "ok",
             "broker": "away",
+            "rates": "ok",
             "clock_offset_seconds": offset,
         }
         assert owner.post("/jobs", noop_job()).status_code == 201
@@ -123,7 +126,41 @@ class TestBrokerAway:
     def test_that_is_back_makes_all_well(self, owner: Caller) -> None:
         report = owner.client.get("/readyz").json()
         assert abs(report.pop("clock_offset_seconds")) < 1
-        assert report == {"status": "ok", "database": "ok", "broker": "ok"}
+        assert report == {"status": "ok", "database": "ok", "broker": "ok", "rates": "ok"}
+
+
+class TestRatesAlone:
+    """The broker is there and Redis, where rates are counted, is not: as with RabbitMQ and no REDIS_URL."""
+
+    @pytest.fixture(autouse=True)
+    def _no_redis(self, settings: Any) -> None:
+        settings.REDIS_URL = "redis://127.0.0.1:1/0"
+
+    def limit_a_tenant(self, owner: Caller, settings: Any) -> None:
+        Tenant.objects.filter(id=owner.tenant.id).update(rate_per_second=5)
+
+    def limit_a_key(self, owner: Caller, settings: Any) -> None:
+        ApiKey.objects.filter(tenant=owner.tenant).update(rate_per_second=5)
+
+    def limit_a_host(self, owner: Caller, settings: Any) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"target_rates": {"api.example": 5.0}})
+
+    @pytest.mark.parametrize("limit", [limit_a_tenant, limit_a_key, limit_a_host])
+    def test_degrade_readiness_where_there_are_limits(self, owner: Caller, settings: Any, limit: Any) -> None:
+        limit(self, owner, settings)
+        response = owner.client.get("/readyz")
+        assert response.status_code == 200
+        assert response.json()["status"] == "degraded"
+        assert response.json()["rates"] == "away"
+        assert "REDIS_URL" in response.json()["reason"]
+
+    def test_matter_to_nobody_where_there_are_none(self, owner: Caller) -> None:
+        report = owner.client.get("/readyz").json()
+        assert (report["status"], report["rates"]) == ("ok", "ok")
+
+    def test_are_told_of_at_start(self, caplog: pytest.LogCaptureFixture) -> None:
+        assert not limits.counted_together(say=True)
+        assert "REDIS_URL" in caplog.text
 
 
 class TestMethods:

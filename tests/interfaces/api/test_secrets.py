@@ -20,7 +20,7 @@ def webhook_job(**payload: Any) -> dict[str, Any]:
 
 class TestASecret:
     def test_goes_in_and_never_comes_out(self, owner: Caller) -> None:
-        made = owner.put("/secrets/token", {"value": VALUE})
+        made = owner.put("/secrets/token", {"value": VALUE, "hosts": ["*"]})
         assert (made.status_code, made.json()["name"], made.json()["version"]) == (201, "token", 1)
         answers = [
             made,
@@ -62,8 +62,8 @@ class TestASecret:
 
     def test_is_listed_by_name_page_by_page(self, owner: Caller, outsider: Caller) -> None:
         for name in ("c", "a", "b"):
-            owner.put(f"/secrets/{name}", {"value": VALUE})
-        outsider.put("/secrets/aa", {"value": VALUE})
+            owner.put(f"/secrets/{name}", {"value": VALUE, "hosts": ["*"]})
+        outsider.put("/secrets/aa", {"value": VALUE, "hosts": ["*"]})
         seen, page = [], owner.get("/secrets?page_size=2").json()
         seen += page["results"]
         page = owner.get(page["next"]).json()
@@ -77,8 +77,8 @@ class TestAJob:
     def test_that_names_an_unknown_secret_is_refused_at_the_field(
         self, owner: Caller, outsider: Caller
     ) -> None:
-        outsider.put("/secrets/theirs", {"value": VALUE})
-        owner.put("/secrets/mine", {"value": VALUE})
+        outsider.put("/secrets/theirs", {"value": VALUE, "hosts": ["*"]})
+        owner.put("/secrets/mine", {"value": VALUE, "hosts": ["*"]})
         definition = webhook_job(
             url="https://example.com/{{secret:theirs}}",
             headers={"A": "{{secret:mine}}", "B": "{{secret:gone}}"},
@@ -89,7 +89,7 @@ class TestAJob:
         assert jobs_stored() == 0
 
     def test_shows_the_placeholder_and_can_be_edited_after_its_secret_is_gone(self, owner: Caller) -> None:
-        owner.put("/secrets/mine", {"value": VALUE})
+        owner.put("/secrets/mine", {"value": VALUE, "hosts": ["*"]})
         made = owner.post("/jobs", webhook_job(headers={"A": "{{secret:mine}}"}))
         assert (made.status_code, made.json()["payload"]["headers"]) == (201, {"A": "{{secret:mine}}"})
         owner.delete("/secrets/mine")

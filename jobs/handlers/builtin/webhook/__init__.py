@@ -5,18 +5,30 @@ Keeps true: bounded bytes and time, no redirects, no private addresses (``jobs.h
 what the answer means.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
+from jobs.conf import engine_settings
 from jobs.handlers import egress
-from jobs.handlers.builtin.webhook.payload import WebhookPayload, secrets, target
+from jobs.handlers.builtin.webhook.payload import WebhookPayload, secrets, target, target_of
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import Response
 from jobs.handlers.registry import job_type
 
 
+def _max_timeout() -> timedelta:
+    return engine_settings().webhook_max_timeout
+
+
 # As many share a message as ``AsyncRunner`` runs at once, so that all of one message start together.
 @job_type(
-    "webhook", timeout_seconds=30, batch_size=100, payload=WebhookPayload, target=target, secrets=secrets
+    "webhook",
+    timeout_seconds=30,
+    batch_size=100,
+    payload=WebhookPayload,
+    target=target,
+    secrets=secrets,
+    max_timeout=_max_timeout,
 )
 async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
@@ -25,7 +37,7 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     from jobs.handlers.builtin.webhook.response import judge, read_bounded, translated_errors
 
     connection = egress.current.get()
-    payload = payload.filled(ctx.secret)
+    payload = payload.filled(partial(ctx.secret, host=target_of(payload.url)))
     text = body_text(payload)
     with translated_errors():
         async with connection.session.request(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -19,6 +20,8 @@ _DENIED = {
     "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
     "expect", "idempotency-key", "x-fence-token", "x-execution-id",
 }  # fmt: skip
+_AUTHORITY_ENDS = re.compile(r"[/?#]")
+_AUTHORITY = re.compile(r"(?:\[(?P<literal>[^\]]*)\]|[^:\[\]]+)(?::[0-9]*)?")
 _LONGEST_FILLED_URL = 8192
 _DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
 
@@ -46,7 +49,22 @@ def _judge_url(text: str) -> str:
         raise ValueError("A user name or password in the URL is not sent; use an Authorization header.")
     if url.port == 0:
         raise ValueError("The port must be from 1 to 65535.")
+    _check_authority(_AUTHORITY_ENDS.split(text.partition("://")[2], maxsplit=1)[0])
     return text
+
+
+def _check_authority(authority: str) -> None:
+    """Refuse what yarl takes, and reads as something else or cannot connect to."""
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        raise ValueError("Give the host as a name or an address, and the port in digits from 0 to 9.")
+    if parts["literal"] is not None:
+        try:
+            IPv6Address(parts["literal"])
+        except ValueError:
+            raise ValueError(
+                "An address in brackets must be an IPv6 address, such as [2001:db8::1]."
+            ) from None
 
 
 #: For URLs as jobs have them; what secrets are in is not to be kept.
@@ -113,6 +131,11 @@ def secrets(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 def target(payload: dict[str, Any]) -> str:
     """The host a valid payload's request goes to, in lower case, with the port where it is not the scheme's own."""
-    url = URL(payload["url"])
+    return target_of(payload["url"])
+
+
+def target_of(text: str) -> str:
+    """The same of a valid URL."""
+    url = URL(text)
     host = (url.host or "").lower()
     return (host if url.is_default_port() else f"{host}:{url.port}")[:255]

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multidict import CIMultiDict
 from standardwebhooks import Webhook
 
+from jobs.core.instants import instant_text
 from jobs.handlers.builtin.webhook.payload import WebhookPayload
 from jobs.handlers.context import Context
 
@@ -35,7 +36,7 @@ def request_headers(
             "X-Carillon-Job": str(ctx.job_id),
             "X-Carillon-Trigger": str(ctx.trigger_id),
             "X-Carillon-Attempt": str(ctx.attempt_number),
-            "X-Carillon-Scheduled-For": ctx.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "X-Carillon-Scheduled-For": instant_text(ctx.scheduled_for),
             "X-Fence-Token": str(ctx.fence),
             "X-Execution-Id": str(ctx.attempt_id),
         }

@@ -11,6 +11,7 @@ import aiohttp
 
 from jobs.handlers.egress import AddressRefused, PortRefused
 from jobs.handlers.outcome import MAX_EXCERPT_BYTES, HandlerError, Permanent, Response, RetryAfter
+from jobs.handlers.shares.look_ups import LookUpStuck
 
 #: 4xx answers that say "later" rather than "never".
 RETRIED_STATUSES = frozenset({408, 409, 425, 429})
@@ -90,10 +91,15 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except aiohttp.InvalidURL as error:
-        raise Permanent(f"The URL cannot be used: {error}", code="bad_url") from None
+        # Its words are the URL, and secrets are in place there.
+        raise Permanent(f"The URL cannot be used ({type(error).__name__}).", code="bad_url") from None
     except aiohttp.ClientConnectorDNSError as error:
         if isinstance(error.os_error, AddressRefused):
             raise _refused(error) from None
+        if isinstance(error.os_error, LookUpStuck):
+            raise HandlerError(
+                f"The host's name cannot be resolved: {error.os_error}.", code="dns_timeout"
+            ) from None
         raise HandlerError(f"The host's name cannot be resolved: {error}", code="dns") from None
     except (aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
         raise HandlerError(f"No secure connection: {error}", code="tls") from None
@@ -103,7 +109,10 @@ def translated_errors() -> Iterator[None]:
         raise HandlerError(f"Cannot connect: {error}", code="connect") from None
     except TimeoutError as error:
         raise HandlerError(f"The connection could not be opened in time: {error}", code="timeout") from None
-    except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
+    except aiohttp.ClientResponseError as error:
+        # Not its words: they end with the URL, as the client requoted it.
+        raise HandlerError(f"The answer is not valid HTTP: {error.message}", code="bad_response") from None
+    except aiohttp.ClientPayloadError as error:
         raise HandlerError(f"The answer is not valid HTTP: {error}", code="bad_response") from None
     except (aiohttp.ClientError, OSError) as error:
         raise HandlerError(f"The connection broke: {error!r}", code="disconnected") from None

@@ -1,1 +1,0 @@
-"""Benches of what size costs: of the registry of jobs, and of history."""

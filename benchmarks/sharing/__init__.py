@@ -1,1 +1,0 @@
-"""Benches of who goes first when not all can."""

@@ -1,0 +1,6 @@
+"""The backlog of one dispatcher, in memory: ``lanes`` says what waits and since when, ``turns`` whose turn it is."""
+
+from jobs.core.backlog.lanes import Backlog, News
+from jobs.core.backlog.turns import Ask, Lane, Turns
+
+__all__ = ("Ask", "Backlog", "Lane", "News", "Turns")

@@ -1,0 +1,343 @@
+"""Fair turns: whose turn it is among tenants with due work, by the service that each has received (DESIGN §8).
+
+Start-time fair queueing (Goyal, Vin, Cheng, 1996). Each tenant has a tag: the service it has received, divided by its
+weight. The tenant with the lowest tag is served next. The clock is the tag of the last tenant served; a tenant that
+becomes active begins at the clock, so it neither waits behind the backlog of others nor is paid for having been idle.
+Within a tenant its priorities share in the same way, 8:4:2:1, and within a priority the longest due goes first.
+
+Service is counted in slot-seconds: a small amount for each dispatch, and one for each second that a trigger is in
+flight. Nobody knows beforehand how long that will be. So each slot that a tenant holds counts as one slot-second more
+while it is held. Thus a tenant with long jobs gets as many slots as one with short jobs, and not as many dispatches.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+
+#: Service that a dispatch itself counts as, in slot-seconds: that of a trigger that ends at once.
+DISPATCH_SLOT_SECONDS = 0.01
+#: Service that a slot counts as in advance, as long as it is held.
+HELD_SLOT_SECONDS = 1.0
+#: A tenant is never held to more than so many seconds of its fair share ahead of the clock.
+MAX_DEBT_SECONDS = 1.0
+#: A turn is cut into about so many portions for each active tenant, so that tags, and not portions, decide.
+PORTIONS = 64
+#: With more tenants than that gives a place each, a portion is still so large where that leaves as many portions: a
+#: tenant's triggers lie together, so a few of each cost much less than one each of a few times as many tenants.
+CHUNK = 8
+#: Shares of tenants that are idle and have no debt worth keeping are forgotten once there are this many.
+IDLE_SHARES = 1000
+SMALL_DEBT = 0.01
+#: Stands for the tag of an entry that was taken out of its heap.
+_ASIDE = -1.0
+
+
+def portion_of(places: int, tenants: int) -> int:
+    """How many places a tenant gets at a time, of those of a turn in which so many tenants stand in line."""
+    return max(CHUNK if places >= CHUNK * PORTIONS else 1, places // (PORTIONS * max(1, tenants)))
+
+
+def _never(_tenant_id: int, _job_type: str) -> bool:
+    return False
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The triggers of one tenant, job type and priority that wait. None of them is due before ``floor``."""
+
+    tenant_id: int
+    job_type: str
+    priority: int
+    floor: datetime
+
+    @property
+    def key(self) -> tuple[int, str, int]:
+        return self.tenant_id, self.job_type, self.priority
+
+
+@dataclass(slots=True)
+class Ask:
+    """The next ``count`` triggers of a lane are to be looked at."""
+
+    lane: Lane
+    count: int
+
+
+@dataclass(slots=True)
+class _Level:
+    """One priority of a tenant: ``lanes`` are those with due work, by job type."""
+
+    weight: int
+    tag: float = 0.0
+    lanes: dict[str, Lane] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Share:
+    """One tenant. ``held``: its slots, those of this turn included. ``since``: the turn in which it came into line.
+    ``entries``: by job type its rank in that heap."""
+
+    weight: float = 100.0
+    tag: float = 0.0
+    held: int = 0
+    clock: float = 0.0
+    since: int = 0
+    levels: dict[int, _Level] = field(default_factory=dict)
+    entries: dict[str, float] = field(default_factory=dict)
+
+    def level(self, priority: int) -> _Level:
+        found = self.levels.get(priority)
+        if found is None:
+            found = self.levels[priority] = _Level(8 >> priority)
+        return found
+
+    @property
+    def active(self) -> bool:
+        return any(level.lanes for level in self.levels.values())
+
+    def serves(self, job_type: str) -> bool:
+        return any(job_type in level.lanes for level in self.levels.values())
+
+    @property
+    def rank(self) -> float:
+        return self.tag + self.held * HELD_SLOT_SECONDS / self.weight
+
+    def charge(self, priority: int, dispatches: int) -> None:
+        """Levels count dispatches alone: one long job must not hold back the next critical trigger."""
+        self.held += dispatches
+        self.tag += dispatches * DISPATCH_SLOT_SECONDS / self.weight
+        level = self.level(priority)
+        level.tag += dispatches / level.weight
+
+
+class Turns:
+    """The due lanes of all tenants, in the order in which they are to be served.
+
+    Each job type has a heap of its tenants, so that a type without room costs nothing. A tenant without room is set
+    aside until the next turn. So an allotment costs what it allots, whatever the number of lanes.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[int, _Share] = {}
+        self._heaps: dict[str, list[tuple[float, int, int, datetime, int]]] = {}
+        self._aside: set[int] = set()
+        self._types: Counter[str] = Counter()
+        self._active: set[int] = set()
+        self._holding: set[int] = set()
+        self._clock = 0.0
+        self._turn = 0
+        self._is_barred: Callable[[int, str], bool] = _never
+
+    def __contains__(self, lane: Lane) -> bool:
+        """Whether the lane has due work."""
+        share = self._shares.get(lane.tenant_id)
+        return share is not None and share.level(lane.priority).lanes.get(lane.job_type) is lane
+
+    @property
+    def tenants(self) -> Set[int]:
+        """Those with due work."""
+        return self._active
+
+    @property
+    def aside(self) -> Set[int]:
+        """Those of them that had no room when their turn came."""
+        return self._aside
+
+    @property
+    def job_types(self) -> list[str]:
+        """Those with due work."""
+        return [name for name, lanes in self._types.items() if lanes]
+
+    def lanes(self) -> list[Lane]:
+        """All lanes with due work."""
+        return [lane for tenant_id in self._active for lane in self.lanes_of(tenant_id)]
+
+    def lanes_of(self, tenant_id: int) -> list[Lane]:
+        """The due lanes of the tenant."""
+        share = self._shares.get(tenant_id)
+        return [lane for level in share.levels.values() for lane in level.lanes.values()] if share else []
+
+    def first(self, count: int, tenant_ids: Iterable[int]) -> list[int]:
+        """Those of the given tenants with due work that are next in line, up to ``count``."""
+        return heapq.nsmallest(count, tenant_ids, key=lambda tenant_id: self._shares[tenant_id].rank)
+
+    def weigh(self, tenant_id: int, weight: float) -> None:
+        """Set the tenant's weight from here on."""
+        self._shares.setdefault(tenant_id, _Share()).weight = weight
+
+    def add(self, lane: Lane) -> None:
+        """The lane has due work. May be repeated."""
+        share = self._shares.setdefault(lane.tenant_id, _Share())
+        if lane.tenant_id not in self._active:
+            self._active.add(lane.tenant_id)
+            share.tag = max(share.tag, self._clock)
+            share.since = self._turn
+        level = share.level(lane.priority)
+        if not level.lanes:
+            level.tag = max(level.tag, share.clock)
+        if lane.job_type not in level.lanes:
+            self._types[lane.job_type] += 1
+        level.lanes[lane.job_type] = lane
+        if lane.job_type not in share.entries:
+            self._stand(lane.tenant_id, share, lane)
+
+    def remove(self, lane: Lane) -> None:
+        """The lane has no due work any more. May be repeated."""
+        share = self._shares.get(lane.tenant_id)
+        if share is None or share.level(lane.priority).lanes.pop(lane.job_type, None) is None:
+            return
+        self._types[lane.job_type] -= 1
+        if not share.active:
+            self._active.discard(lane.tenant_id)
+            self._aside.discard(lane.tenant_id)
+            share.entries = {name: tag for name, tag in share.entries.items() if tag != _ASIDE}
+            if len(self._shares) > 2 * len(self._active) + IDLE_SHARES:
+                self._forget_idle()
+
+    def begin(self, in_flight: Mapping[tuple[int, int], int]) -> None:
+        """Nothing is known of the past: count what is in flight, by (tenant, priority), as received by each level."""
+        for (tenant_id, priority), count in in_flight.items():
+            level = self._shares.setdefault(tenant_id, _Share()).level(priority)
+            level.tag += count / level.weight
+
+    def hold(self, in_flight: Mapping[int, int], *, seconds: float) -> None:
+        """So many triggers of each tenant are in flight now, and have been for ``seconds``."""
+        weights = sum(self._shares[tenant_id].weight for tenant_id in self._active)
+        fair = sum(in_flight.values()) / weights if weights else 0.0
+        ceiling = self._clock + max(MAX_DEBT_SECONDS, seconds) * fair
+        for tenant_id in self._holding.union(in_flight):
+            share = self._shares.setdefault(tenant_id, _Share())
+            count = in_flight.get(tenant_id, 0)
+            share.tag = max(share.tag, min(share.tag + count * seconds / share.weight, ceiling))
+            share.held = count
+            self._advance(tenant_id, share)
+        self._holding = set(in_flight)
+
+    def _advance(self, tenant_id: int, share: _Share) -> None:
+        """A tenant whose rank fell moves ahead in line. One whose rank rose moves back when it is reached."""
+        rank = share.rank
+        for name in [name for name, entry in share.entries.items() if entry > rank]:
+            del share.entries[name]
+            self._stand_again(tenant_id, share, name)
+
+    def recall(
+        self, room_of: Callable[[int], int], is_barred: Callable[[int, str], bool] | None = None
+    ) -> None:
+        """Let tenants that were set aside stand in line again where they have room now. Once a turn.
+
+        ``is_barred``: whether a tenant's work of a job type is not to start in this turn.
+        """
+        self._turn += 1
+        self._is_barred = is_barred or _never
+        for tenant_id in [tenant_id for tenant_id in self._aside if room_of(tenant_id) > 0]:
+            self._return(tenant_id, self._shares[tenant_id])
+
+    def allot(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
+        """Give out up to ``limit`` places, in order.
+
+        ``rooms``: how many each job type may start; reduced by what is given out. ``room_of``: how many a tenant may
+        start in all.
+        """
+        asks: list[Ask] = []
+        given: dict[int, int] = {}
+        places = min(limit, sum(room for room in rooms.values() if room > 0))
+        portion = portion_of(places, len(self._active))
+        heads = [
+            self._heaps[name][0] + (name,)
+            for name, room in rooms.items()
+            if room > 0 and self._heaps.get(name)
+        ]
+        heapq.heapify(heads)
+        while heads and limit > 0:
+            tag, *_, tenant_id, name = heapq.heappop(heads)
+            heapq.heappop(self._heaps[name])
+            share = self._shares.get(tenant_id)
+            # An entry is stale once its tenant stands in the heap with another tag.
+            if share is not None and share.entries.get(name) == tag:
+                del share.entries[name]
+                lane = self._next_lane(tenant_id, share, rooms)
+                if self._is_barred(tenant_id, name):
+                    self._set_aside(tenant_id, share, name)
+                elif tag < share.rank or not share.serves(name):
+                    self._stand_again(tenant_id, share, name)
+                elif lane is not None:
+                    room = room_of(tenant_id) - given.get(tenant_id, 0)
+                    count = min(portion, limit, room, rooms[lane.job_type])
+                    if count <= 0:
+                        self._set_aside(tenant_id, share, name)
+                    else:
+                        self._clock = max(self._clock, share.tag)
+                        share.clock = max(share.clock, share.level(lane.priority).tag)
+                        share.charge(lane.priority, count)
+                        self._holding.add(tenant_id)
+                        asks.append(Ask(lane, count))
+                        limit -= count
+                        given[tenant_id] = given.get(tenant_id, 0) + count
+                        rooms[lane.job_type] -= count
+                        self._stand_again(tenant_id, share, name)
+            if rooms[name] > 0 and self._heaps[name]:
+                heapq.heappush(heads, self._heaps[name][0] + (name,))
+        return asks
+
+    def give_back(self, lane: Lane, count: int) -> None:
+        """Of what was given out ``count`` places were not used."""
+        share = self._shares.get(lane.tenant_id)
+        if share is None or not count:
+            return
+        share.charge(lane.priority, -count)
+        self._advance(lane.tenant_id, share)
+        if lane.tenant_id in self._aside:
+            self._return(lane.tenant_id, share)
+
+    def _set_aside(self, tenant_id: int, share: _Share, job_type: str) -> None:
+        self._aside.add(tenant_id)
+        share.entries[job_type] = _ASIDE
+
+    def _return(self, tenant_id: int, share: _Share) -> None:
+        aside = [name for name, tag in share.entries.items() if tag == _ASIDE]
+        returning = [name for name in aside if not self._is_barred(tenant_id, name)]
+        if len(returning) == len(aside):
+            self._aside.discard(tenant_id)
+        if returning:
+            # It had its reasons for not being served, and is not paid for the time.
+            share.tag = max(share.tag, self._clock)
+        for name in returning:
+            del share.entries[name]
+            self._stand_again(tenant_id, share, name)
+
+    def _next_lane(self, tenant_id: int, share: _Share, rooms: Mapping[str, int]) -> Lane | None:
+        found: tuple[float, int, datetime] | None = None
+        chosen = None
+        for priority, level in share.levels.items():
+            for lane in level.lanes.values():
+                rank = (level.tag, priority, lane.floor)
+                if (
+                    rooms.get(lane.job_type, 0) > 0
+                    and (found is None or rank < found)
+                    and not self._is_barred(tenant_id, lane.job_type)
+                ):
+                    found, chosen = rank, lane
+        return chosen
+
+    def _stand(self, tenant_id: int, share: _Share, lane: Lane) -> None:
+        share.entries[lane.job_type] = rank = share.rank
+        # Of equals the one with the more urgent work, and of these the newcomer, so that it waits for no whole round of
+        # others. It is one of equals once a round.
+        entry = (rank, lane.priority, -share.since, lane.floor, tenant_id)
+        heapq.heappush(self._heaps.setdefault(lane.job_type, []), entry)
+
+    def _stand_again(self, tenant_id: int, share: _Share, job_type: str) -> None:
+        floors = [level.lanes[job_type] for level in share.levels.values() if job_type in level.lanes]
+        if floors:
+            self._stand(tenant_id, share, min(floors, key=lambda lane: (lane.priority, lane.floor)))
+
+    def _forget_idle(self) -> None:
+        idle = [
+            tenant_id
+            for tenant_id, share in self._shares.items()
+            if tenant_id not in self._active and not share.held and share.tag < self._clock + SMALL_DEBT
+        ]
+        for tenant_id in idle:
+            del self._shares[tenant_id]

@@ -1,0 +1,75 @@
+"""The policies a job may choose, and every decision made by them; pure, and the one place that decides.
+
+``firings``: on a due trigger. ``failures``: on a failed attempt, a dead worker, an unclaimed message. ``words``: what a
+job chooses from.
+"""
+
+from jobs.core.policies.failures import (
+    MAX_DOUBLINGS,
+    POISON_CRASHES,
+    Bury,
+    Cancel,
+    Retry,
+    after_crash,
+    after_failure,
+    claim_deadline,
+    is_charged,
+)
+from jobs.core.policies.firings import (
+    Firing,
+    JobLoad,
+    Standing,
+    Verdict,
+    decide,
+    decide_unkeyed,
+    end_of_missed,
+    is_missed,
+    key_is_full,
+    may_skip,
+    most_to_run,
+    must_run,
+    one_at_a_time,
+    room_to_show,
+    runs_late,
+)
+from jobs.core.policies.words import (
+    CronDialect,
+    Delivery,
+    DstPolicy,
+    MisfirePolicy,
+    OverlapPolicy,
+    Priority,
+)
+
+__all__ = (
+    "MAX_DOUBLINGS",
+    "POISON_CRASHES",
+    "Bury",
+    "Cancel",
+    "CronDialect",
+    "Delivery",
+    "DstPolicy",
+    "Firing",
+    "JobLoad",
+    "MisfirePolicy",
+    "OverlapPolicy",
+    "Priority",
+    "Retry",
+    "Standing",
+    "Verdict",
+    "after_crash",
+    "after_failure",
+    "claim_deadline",
+    "decide",
+    "decide_unkeyed",
+    "end_of_missed",
+    "is_charged",
+    "is_missed",
+    "key_is_full",
+    "may_skip",
+    "most_to_run",
+    "must_run",
+    "one_at_a_time",
+    "room_to_show",
+    "runs_late",
+)

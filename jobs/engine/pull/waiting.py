@@ -1,0 +1,53 @@
+"""Places in a web process for waiting requests, claims and event streams alike, shared by tenant.
+
+Each holds a thread, so there are few. A tenant may take one while it has fewer than are free: a tenant alone gets half
+of them, and the next tenant still finds some. A request without a place is told when to come again, since an empty
+answer at once would make well-behaved workers ask without a pause.
+"""
+
+import threading
+from collections import Counter
+from functools import cache
+
+from jobs.conf import engine_settings
+from jobs.core.errors import Crowded
+
+
+class Waiting:
+    """``total`` places of one process."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._lock = threading.Lock()
+        self._of_tenants: Counter[int] = Counter()
+        self._taken = 0
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+    def take(self, tenant_id: int) -> None:
+        """Take a place, to be given back by ``leave``. Raises ``Crowded``."""
+        with self._lock:
+            free, has = self._total - self._taken, self._of_tenants[tenant_id]
+            if not free or not self._is_fair(has, free):
+                raise Crowded(own=bool(has))
+            self._of_tenants[tenant_id] += 1
+            self._taken += 1
+
+    def leave(self, tenant_id: int) -> None:
+        with self._lock:
+            self._taken -= 1
+            self._of_tenants[tenant_id] -= 1
+            if not self._of_tenants[tenant_id]:
+                del self._of_tenants[tenant_id]
+
+    @staticmethod
+    def _is_fair(has: int, free: int) -> bool:
+        return has < free
+
+
+@cache
+def places() -> Waiting:
+    """Those of this process."""
+    return Waiting(engine_settings().long_polls)

@@ -1,0 +1,134 @@
+"""The steps of a leader's work, each by itself: a period, a budget, failures and a back-off of its own (DESIGN §6).
+
+A step that fails waits longer each time before it is tried again; one that takes longer than its budget rests as long
+as it took. Both say so in the log, once and then every ten seconds with a count. A periodic step takes at most a tenth
+of the time. The others go on: whatever is raised in a step ends there, but for a database that is away, which all of
+them need.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from jobs.store import db
+from jobs.store.leases import Reign
+from jobs.telemetry import Outage
+
+#: After the first failure in a row; twice as long after each further one, up to the step's own longest.
+FIRST_SECONDS = 0.1
+LONGEST_SECONDS = 10.0
+#: A periodic step takes at most this part of the time, unless it would rest longer than its longest rest. A look that
+#: has grown expensive, as beside an old snapshot, then leaves the processors to dispatch.
+MAX_SHARE = 0.1
+
+Work = Callable[[Any], bool]
+
+
+class Figures(NamedTuple):
+    """Of one step: failures since the process began, and the seconds of its longest run since it was last asked."""
+
+    failures: int
+    seconds: float
+
+
+class Step:
+    """One step. ``work`` is given the reign, and says whether more of it could be done at once; it may be repeated
+    whatever became of it.
+
+    ``every``: seconds between two runs; 0: at each turn. ``again``: the same while there is more. ``budget``: what the
+    database may take for each of its statements, and the whole step without being slow.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Work,
+        *,
+        every: float = 0.0,
+        again: float = 0.0,
+        budget: timedelta = timedelta(seconds=2),
+        longest_rest: float = LONGEST_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.budget = budget
+        self.more = False
+        self._work = work
+        self._every, self._again, self._longest_rest = every, again, longest_rest
+        self._monotonic = monotonic
+        self._due_at = 0.0
+        self._in_a_row = self._failures = 0
+        self._failing_since: float | None = None
+        self._slowest = 0.0
+        self._failed, self._slow = Outage("step failed", step=name), Outage("step slow", step=name)
+
+    def seconds_until_due(self) -> float:
+        return max(0.0, self._due_at - self._monotonic())
+
+    def hurry(self) -> None:
+        """Be due now, whatever went before."""
+        self._due_at = 0.0
+
+    @property
+    def failing_seconds(self) -> float:
+        """Since when every run of it has failed; 0 while it succeeds."""
+        return 0.0 if self._failing_since is None else self._monotonic() - self._failing_since
+
+    def forget(self) -> None:
+        """Forget failures: they were another's, or long ago."""
+        self._in_a_row, self._failing_since, self._due_at = 0, None, 0.0
+
+    def figures(self) -> Figures:
+        found, self._slowest = Figures(self._failures, self._slowest), 0.0
+        return found
+
+    def turn(self, reign: Reign | None) -> bool:
+        """Run if it is due. Returns whether it did, and succeeded. Raises ``db.DISCONNECTED`` alone."""
+        began = self._monotonic()
+        if began < self._due_at:
+            return False
+        try:
+            self.more = self._work(reign)
+        except db.DISCONNECTED:
+            self._due_at = 0.0
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._note_failure(error, began)
+            return False
+        self._in_a_row, self._failing_since = 0, None
+        self._failed.over()
+        self._note_time(began)
+        return True
+
+    def _note_failure(self, error: Exception, began: float) -> None:
+        self.more = False
+        self._failures += 1
+        self._in_a_row += 1
+        if self._failing_since is None:
+            self._failing_since = began
+        # A fault of ours is told with where it was.
+        self._failed.failed(error, exc_info=not isinstance(error, db.StatementFailed))
+        rest = min(self._longest_rest, FIRST_SECONDS * 2.0 ** min(self._in_a_row - 1, 20))
+        took = self._took(began)
+        self._due_at = began + took + max(rest, min(took, self._longest_rest))
+
+    def _note_time(self, began: float) -> None:
+        took = self._took(began)
+        if took > self.budget.total_seconds():
+            self._slow.failed(TimeoutError(f"took {took:.1f} s"))
+            self._due_at = began + took + max(self._again, min(took, self._longest_rest))
+            return
+        self._slow.over()
+        self._due_at = began + (took + self._again if self.more else self._rest_of(took))
+
+    def _rest_of(self, took: float) -> float:
+        """Seconds from one beginning to the next, where nothing more is to do."""
+        if not self._every:
+            return 0.0
+        return max(self._every, min(took / MAX_SHARE, self._longest_rest))
+
+    def _took(self, began: float) -> float:
+        took = self._monotonic() - began
+        self._slowest = max(self._slowest, took)
+        return took

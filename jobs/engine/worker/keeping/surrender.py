@@ -1,0 +1,74 @@
+"""Surrender: what becomes of the triggers of a process that is about to end, or was ended, with them in hand.
+
+``row`` is one of ``execution.claim`` or ``reap.in_hand``: both hold what the retry decision needs.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from jobs.core.states import AttemptState, TriggerState
+from jobs.store import db, execution, reap
+from jobs.store.execution import Grip
+from jobs.store.reap import Surrender, Verdict, verdict_on
+from jobs.telemetry import get_logger
+
+log = get_logger()
+
+
+def give_up(surrenders: Sequence[Surrender]) -> None:
+    """Carry them out; what is not ours any more is left alone."""
+    for row in reap.give_up(surrenders) if surrenders else ():
+        log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
+
+
+def absolve(grips: Sequence[Grip]) -> None:
+    """Say that the process which lost these leases lives, so that no crash is charged. Tried once."""
+    try:
+        if grips:
+            reap.absolve(grips)
+    except db.TRANSIENT as error:
+        db.note_away(error, what="absolve")
+
+
+def note_stopping(grips: Sequence[Grip]) -> bool:
+    """Put on record that this worker was told to stop. Returns whether that went well."""
+    try:
+        execution.note_stopping(grips)
+    except db.TRANSIENT as error:
+        db.note_away(error, what="note stopping")
+        return False
+    return True
+
+
+def handed_back(row: Any, *, started: bool) -> Surrender:
+    """It goes to another worker at once and uncharged, unless it started and may not be started twice."""
+    verdict = verdict_on(row, charged=False) if started else None
+    if verdict is None or verdict.state is TriggerState.RETRYING:
+        verdict = Verdict(Grip(row.id, row.fence), TriggerState.RETRYING, "", timedelta(), charged=False)
+    message = "Its worker was told to stop, and this had not ended CARILLON_DRAIN_SECONDS later."
+    return Surrender(verdict, False, AttemptState.LOST, "handed_back", message)
+
+
+def abandoned(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Surrender:
+    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be.
+
+    The wish to cancel that ``cancelled`` tells of is on record, and beats the retry.
+    """
+    grip = Grip(row.id, row.fence)
+    if started and cancelled:
+        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
+        message = "The handler did not heed the cancel: process ended."
+        return Surrender(verdict, False, AttemptState.CANCELLED, "cancelled", message)
+    if not started:
+        verdict = Verdict(grip, TriggerState.RETRYING, "", timedelta(), charged=False)
+        message = "Another trigger of the same batch got stuck; this one had not started."
+        return Surrender(verdict, False, AttemptState.LOST, "batch_abandoned", message)
+    verdict = verdict_on(row, charged=alone)
+    if not alone:
+        message = (
+            "One of the handlers that ran at once got stuck, perhaps this one. It travels alone from now on."
+        )
+        return Surrender(verdict, True, AttemptState.LOST, "batch_abandoned", message)
+    message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
+    return Surrender(verdict, True, AttemptState.TIMED_OUT, "timeout", message)

@@ -1,0 +1,150 @@
+"""A worker process: what its batches share, and how it performs a message (DESIGN §7).
+
+Killed anywhere, the leases run out and reap retries what it had claimed. Frozen and woken, the fences have moved on and
+every write of it comes back stale. A second copy of a message claims nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from jobs.conf import engine_settings
+from jobs.crash_points import crash_point
+from jobs.engine.worker.batch import Batch
+from jobs.engine.worker.brokerless import Brokerless
+from jobs.engine.worker.keeping.guard import Guard
+from jobs.engine.worker.keeping.hands import Hands
+from jobs.engine.worker.keeping.keeper import Keeper
+from jobs.handlers import registry
+from jobs.handlers.async_runner import AsyncRunner
+from jobs.handlers.registry import JobType
+from jobs.handlers.shares.places import Standing
+from jobs.models.fields import new_ids
+from jobs.store import db, execution
+from jobs.store.execution import Claimed, Crowding, Grip
+from jobs.telemetry import bound, get_logger
+
+log = get_logger()
+#: What of a crowded tenant is handed back is dispatched again so much later.
+CROWDED_SECONDS = 5.0
+
+
+class WorkerProcess:
+    """One for each process; what is set before a fork, its children inherit.
+
+    ``runner``: of its asynchronous handlers. ``expendable``: the process has nothing but its messages, and another one
+    replaces it: it may end itself to stop a handler. ``brokerless``: what takes messages from Postgres, where that may
+    be; children that are forked later start it for themselves.
+    """
+
+    def __init__(self) -> None:
+        self.runner = AsyncRunner()
+        self.expendable = False
+        self.brokerless: Brokerless | None = None
+        self._hands: Hands | None = None
+        self._keeper: Keeper | None = None
+        self._making = threading.Lock()
+
+    @property
+    def keeper(self) -> Keeper:
+        """Renews the leases; made with the first batch, when all about the process is known."""
+        with self._making:  # the first messages of a pool of threads come at once
+            if self._keeper is None:
+                self._keeper = self._make_keeper()
+            return self._keeper
+
+    def _make_keeper(self) -> Keeper:
+        settings = engine_settings()
+        return Keeper(
+            lease=settings.worker_lease,
+            flush_seconds=settings.finish_flush_ms / 1000,
+            grace=timedelta(seconds=settings.stop_grace_seconds),
+            drain=timedelta(seconds=settings.drain_seconds),
+            expendable=self.expendable,
+            hands=self._hands,
+            loop_failed=self.runner.failed,
+        )
+
+    def be_expendable(self) -> None:
+        self.expendable = True
+
+    def begin_guarding(self, *, beside: bool) -> Callable[[], None]:
+        """Have what this process and those forked from it have claimed guarded, from here on where handlers run in this
+        very process (``beside``: from a process of its own), else once the returned call is made.
+        """
+        settings = engine_settings()
+        self._hands = Hands()
+        guarding = Guard(
+            self._hands, lease=settings.worker_lease, grace=timedelta(seconds=settings.stop_grace_seconds)
+        )
+        if not beside:
+            return guarding.start
+        guarding.start_beside()
+        return lambda: None
+
+    def perform(
+        self, *, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str
+    ) -> dict[str, int] | None:
+        """Claim a message's triggers and see each through to an outcome.
+
+        Returns how many ended in which state or go on (``lingering``), how many were dropped as stale or unknown and
+        how many effects were not made twice; or None when nothing was left to claim. Waits out a database that is away
+        for as long as the lease, since both claim and finish may be repeated.
+        """
+        kind = registry.get(job_type)
+        with bound(worker=worker):
+            sure_until = time.monotonic() + engine_settings().worker_lease_seconds
+            rows = self._claim(kind, grips, worker=worker, celery_task_id=celery_task_id)
+            if not rows:
+                return None
+            keeper = self.keeper
+            batch = Batch(kind, rows, runner=self.runner, keeper=keeper, sure_until=sure_until)
+            with keeper.keeping(batch):
+                batch.execute()
+            return batch.summary()
+
+    def slot(self) -> AbstractContextManager[Any]:
+        """A slot of this process for one message; at once where messages come from the broker alone."""
+        return nullcontext() if self.brokerless is None else self.brokerless.slot()
+
+    def look_for_messages(self) -> None:
+        """Take messages from Postgres too, if this process may."""
+        if self.brokerless is not None:
+            self.brokerless.start()
+
+    def wait_for_the_rest(self) -> None:
+        """Take no more messages from Postgres, and wait for what goes on in this process though its messages are done
+        with.
+        """
+        if self.brokerless is not None:
+            self.brokerless.stop()
+        self.keeper.wait_for_the_rest()
+
+    def _claim(self, kind: JobType, grips: Sequence[Grip], *, worker: str, celery_task_id: str) -> Claimed:
+        settings = engine_settings()
+        standing = self.runner.standing() if kind.is_async else Standing()
+        crash_point("claim.before_commit")
+        claim = partial(
+            execution.claim,
+            grips=grips,
+            job_types=[kind.name],
+            worker=worker,
+            celery_task_id=celery_task_id,
+            lease=settings.worker_lease,
+            attempt_ids=new_ids(len(grips)),
+            crowding=Crowding(standing.crowded, standing.waiting, timedelta(seconds=CROWDED_SECONDS)),
+        )
+        rows = db.until_connected(claim, patience_seconds=settings.worker_lease_seconds, what="claim")
+        crash_point("claim.after_commit")
+        if rows.dropped:
+            # Pull workers may have been faster, where they serve the type too.
+            tell = log.debug if kind.pull else log.warning
+            tell("message dropped", triggers=rows.dropped, of=len(grips), error="unknown, or another fence")
+        return rows
+
+
+THIS = WorkerProcess()

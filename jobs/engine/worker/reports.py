@@ -1,0 +1,33 @@
+"""What a running handler reports: its progress, and the checkpoint from which a later attempt may resume."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from jobs.store import db, execution
+from jobs.store.execution import Grip
+
+#: How long a handler's report may wait for a database that is away.
+NOTE_PATIENCE_SECONDS = 5.0
+_notes = ThreadPoolExecutor(1, "carillon-notes")
+
+
+def note_progress(grip: Grip, fraction: float, stage: str) -> None:
+    _note(partial(execution.note_progress, grip=grip, progress={"fraction": fraction, "stage": stage}))
+
+
+def note_checkpoint(grip: Grip, state: dict[str, Any]) -> None:
+    _note(partial(execution.note_progress, grip=grip, checkpoint=state))
+
+
+def _note(write: Callable[[], bool]) -> None:
+    """Write now; an asynchronous handler calls from its event loop, where Django refuses, so a thread does it there."""
+    keep = partial(db.until_connected, write, patience_seconds=NOTE_PATIENCE_SECONDS, what="note progress")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        keep()
+    else:
+        _notes.submit(keep).result()

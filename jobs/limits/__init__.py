@@ -1,0 +1,37 @@
+"""Rate limits that all processes share: token buckets in Redis, by Redis' clock (DESIGN §8, ADR 8).
+
+Each process keeps an account of every bucket that it uses, and answers from it. One thread exchanges the accounts with
+Redis, many at a time: it reports what was spent and learns what others spent. So nobody ever waits for Redis longer
+than ``BUDGET_SECONDS`` in all, and nobody waits at all while Redis is slow.
+
+What holds, for a bucket of so many a second and so many at once:
+
+* Redis answers in time: no more than the bucket gives, however many processes dispatch. Tokens are held in Redis before
+  they are spent, and what is not spent is given back.
+* Redis is slow: each process counts by itself meanwhile, and the accounts meet late. A single dispatcher stays exact.
+  Each further one may spend up to one burst too many, which all of them then save (up to ``DEBT_SECONDS``).
+* Redis is away: each process counts by itself. Nothing stops, and nothing is let through uncounted. A new leader begins
+  with full buckets.
+"""
+
+from jobs.limits.buckets import Account, Bucket, target_bucket, tenant_bucket
+from jobs.limits.exchange import DEBT_SECONDS
+from jobs.limits.rates import Admission, Rated, Rates
+from jobs.limits.shared import ALONE, BUDGET_SECONDS, Buckets, Standing, counted_together, shared_buckets
+
+__all__ = [
+    "ALONE",
+    "BUDGET_SECONDS",
+    "DEBT_SECONDS",
+    "Account",
+    "Admission",
+    "Bucket",
+    "Buckets",
+    "Rated",
+    "Rates",
+    "Standing",
+    "counted_together",
+    "shared_buckets",
+    "target_bucket",
+    "tenant_bucket",
+]

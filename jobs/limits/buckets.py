@@ -1,0 +1,100 @@
+"""A bucket, and what one process knows of it: GCRA, a token bucket that keeps one number, when it is full again."""
+
+import math
+from dataclasses import dataclass, field
+
+from django.conf import settings
+
+#: The error that rounding may make, as a part of a token.
+_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A limit: ``per_second`` firings on average (at least 0.001), ``burst`` at once. ``key`` names whose it is."""
+
+    key: str
+    per_second: float
+    burst: int
+
+    @property
+    def interval(self) -> float:
+        """Seconds in which one token comes back."""
+        return 1 / self.per_second
+
+
+def tenant_bucket(tenant_id: int, per_second: int | None, burst: int | None) -> Bucket | None:
+    """A tenant's limit by its quotas; None when it has none."""
+    return Bucket(f"tenant:{tenant_id}", per_second, burst or per_second) if per_second else None
+
+
+def target_bucket(target: str) -> Bucket | None:
+    """The limit of a webhook's host by the settings, for all tenants together; None when it has none."""
+    engine = settings.CARILLON
+    rate = engine.target_rates.get(target, engine.target_rate_per_second)
+    return Bucket(f"target:{target}", rate, max(1, math.ceil(rate))) if target and rate else None
+
+
+@dataclass(eq=False, slots=True)
+class Account:
+    """One bucket as this process knows it. Times are ``time.monotonic()``'s; the lock of its ``Buckets`` guards it.
+
+    ``full_at``: when the bucket is full again, without what is held. ``held``: tokens that Redis counts as taken for us
+    and that are not spent. ``unsent``: spent and not reported since ``unsent_since``; below 0: to be given back.
+    """
+
+    bucket: Bucket
+    used_at: float
+    full_at: float = 0.0
+    held: int = 0
+    unsent: int = 0
+    unsent_since: float = 0.0
+    asked_at: float = field(default=-math.inf)
+    #: Until when a target's turns are taken: each waiting trigger is sent to wait for a turn of its own, once.
+    spoken_for: float = 0.0
+
+    def room(self, now: float) -> int:
+        """How many tokens there are."""
+        missing = max(0.0, self.full_at - now) / self.bucket.interval
+        return max(0, math.floor(self.bucket.burst - missing + _EPSILON))
+
+    def next_at(self, now: float) -> float:
+        """When there is a token again."""
+        return max(now, self.full_at - (self.bucket.burst - 1) * self.bucket.interval)
+
+    def spend(self, count: int, now: float) -> None:
+        """Take ``count`` tokens, those held first; what was not held is to be reported."""
+        self.full_at = max(self.full_at, now) + count * self.bucket.interval
+        from_held = min(count, self.held)
+        self.held -= from_held
+        self._owe(count - from_held, now)
+
+    def give_back(self, count: int, now: float) -> None:
+        """Let go of ``count`` tokens that are held."""
+        count = min(count, self.held)
+        self.held -= count
+        self._owe(-count, now)
+
+    def follow(self, bucket: Bucket, now: float) -> None:
+        """Go by another rate from now on. A raised rate never has to wait for what the old one had to."""
+        if bucket != self.bucket:
+            self.bucket = bucket
+            self.full_at = min(self.full_at, now + bucket.burst * bucket.interval)
+
+    def learn(self, *, sent_at: float, full_at_when_sent: float, full_in: float) -> None:
+        """Redis said that at ``sent_at`` the bucket was to be full after ``full_in`` seconds, by what it knew then.
+
+        What we said ourselves is in it, so the difference is what others spent. What we spent since is kept.
+        """
+        by_others = sent_at + full_in - max(sent_at, full_at_when_sent)
+        self.full_at = max(self.full_at, sent_at) + by_others
+
+    def tells_nothing(self, now: float) -> bool:
+        """Whether it may be forgotten: a bucket that nobody knows counts as full, as this one is."""
+        idle = self.used_at < now - 1 and max(self.full_at, self.spoken_for) <= now
+        return idle and not self.held and not self.unsent
+
+    def _owe(self, count: int, now: float) -> None:
+        if not self.unsent:
+            self.unsent_since = now
+        self.unsent += count

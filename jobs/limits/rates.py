@@ -1,0 +1,78 @@
+"""What dispatch asks of the rate limits: ``rooms`` before its transaction, ``admit`` within it, ``spend`` after it.
+
+Only ``rooms`` may wait for Redis, once and for at most ``BUDGET_SECONDS``, whatever the number of tenants.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import NamedTuple, Protocol
+
+from jobs.limits.buckets import Bucket, target_bucket, tenant_bucket
+from jobs.limits.shared import Buckets
+
+
+class Rated(Protocol):
+    """A tenant, a row of it or whatever else has its id and its rates."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def rate_per_second(self) -> int | None: ...
+    @property
+    def rate_burst(self) -> int | None: ...
+
+
+class Admission(NamedTuple):
+    """``granted`` of those that wanted may call the target now; the others wait for so long each, soonest first."""
+
+    granted: int
+    waits: list[timedelta]
+
+
+class Rates:
+    """The rate limits of one dispatcher. One thread at a time."""
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+        self._held: dict[int, Bucket] = {}
+
+    def rooms(self, tenants: Iterable[Rated]) -> dict[int, int]:
+        """How many triggers of each tenant may go, by its id; a tenant without a rate is not in it.
+
+        Call it before the transaction, with every tenant that may be served: one pipeline, one wait of at most
+        ``BUDGET_SECONDS``. The tokens are held for this dispatcher until ``spend``, or the next ``rooms``.
+        """
+        held = {
+            tenant.id: bucket
+            for tenant in tenants
+            if (bucket := tenant_bucket(tenant.id, tenant.rate_per_second, tenant.rate_burst))
+        }
+        if self._held:
+            self.spend({})
+        self._held = held
+        rooms = self._buckets.hold(held.values()) if held else {}
+        return {tenant_id: rooms[bucket] for tenant_id, bucket in held.items()}
+
+    def spend(self, counts: Mapping[int, int]) -> None:
+        """So many triggers of each tenant, by its id, were dispatched; give the rest of what was held back.
+
+        Call it once after the commit. Tenants that the last ``rooms`` did not name are passed over. Never waits.
+        """
+        spent = {
+            self._held[tenant_id]: count for tenant_id, count in counts.items() if tenant_id in self._held
+        }
+        self._buckets.spend(spent, held=self._held.values())
+        self._held = {}
+
+    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
+        """How many of those ``wanted`` may call each target (``host`` or ``host:port``) now, and when the others may.
+
+        Never waits and asks nobody, so it may be called within the transaction: what is granted is spent by this
+        process' own account and reported afterwards. What a dispatch that fails was granted is lost.
+        """
+        admissions = {}
+        for target, count in wanted.items():
+            bucket = target_bucket(target)
+            granted, turns = self._buckets.admit(bucket, count) if bucket else (count, [])
+            admissions[target] = Admission(granted, [timedelta(seconds=turn) for turn in turns])
+        return admissions

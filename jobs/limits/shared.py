@@ -1,0 +1,301 @@
+"""The buckets as one process sees them: its accounts, and the thread that exchanges them with Redis."""
+
+import math
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from django.conf import settings
+from redis.exceptions import RedisError, ResponseError
+
+from jobs.limits.buckets import Account, Bucket
+from jobs.limits.exchange import Answer, Line, Request, Wire, failure_of
+from jobs.telemetry import get_logger
+
+log = get_logger()
+#: How long a caller waits for Redis in all, however many buckets it asks about.
+BUDGET_SECONDS = 0.1
+#: While exchanges take longer than this, callers do not wait for them at all.
+SLOW_SECONDS = 0.05
+RETRY_AFTER_SECONDS = 1.0
+SAY_EVERY_SECONDS = 10.0
+#: A bucket found empty is asked about again after this long, as another process may have given tokens back.
+ASK_AGAIN_SECONDS = 0.25
+#: The thread ends when it has had nothing to say for so long.
+IDLE_SECONDS = 10.0
+MAX_ACCOUNTS = 50_000
+ALONE = (
+    "No Redis answers under REDIS_URL, so rates of tenants, hosts and keys are counted by each process alone. "
+    "A broker other than Redis needs a Redis beside it for that."
+)
+
+
+class Standing(NamedTuple):
+    """How a bucket stands after some were taken: ``remaining`` at once, and full after ``reset_after_seconds``."""
+
+    granted: int
+    remaining: int
+    reset_after_seconds: float
+    retry_after_seconds: float
+
+
+class Buckets:
+    """The accounts of one process. Any thread may call any method; none waits for longer than ``BUDGET_SECONDS``.
+
+    ``counted_alone``: tokens spent while Redis was away. ``tampered``: how often something else stood in a bucket's
+    place. A process that forks makes another.
+    """
+
+    def __init__(self, *, url: str) -> None:
+        self._wire = Wire(url)
+        self._bell = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._accounts: dict[str, Account] = {}
+        self._dirty: dict[Account, None] = {}
+        self._requests: list[Request] = []
+        self._began_at: float | None = None
+        self._last_seconds = 0.0
+        self._away_since: float | None = None
+        self._said_at = -math.inf
+        self._forgot_at = time.monotonic()
+        self.counted_alone = self.tampered = 0
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    @property
+    def slow(self) -> bool:
+        """Whether Redis does not answer soon: it is away, or slow."""
+        began_at = self._began_at
+        running = 0.0 if began_at is None else time.monotonic() - began_at
+        return self._away_since is not None or max(running, self._last_seconds) > SLOW_SECONDS
+
+    def available(self, bucket: Bucket) -> int | None:
+        """How many tokens there are; None while Redis cannot be asked."""
+        with self._bell:
+            account = self._account(bucket)
+        answered = self._ask({account: 0}).answered
+        with self._bell:
+            return account.room(time.monotonic()) if answered else None
+
+    def take(self, bucket: Bucket, wanted: int = 1) -> Standing:
+        """Take up to ``wanted`` tokens."""
+        with self._bell:
+            account = self._account(bucket)
+        request = self._ask({account: wanted})
+        with self._bell:
+            now = time.monotonic()
+            granted = request.held[account] if request.answered else min(wanted, account.room(now))
+            self._spend(account, granted, now)
+            self._ring()
+            wait = account.next_at(now) - now
+            return Standing(granted, account.room(now), max(0.0, account.full_at - now), wait)
+
+    def hold(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
+        """Hold all tokens of each bucket, so that no other process spends them. Returns how many may be spent.
+
+        ``spend`` ends it. While Redis is slow nothing is held: the figures are those of this process alone.
+        """
+        with self._bell:
+            now = time.monotonic()
+            accounts = [self._account(bucket) for bucket in buckets]
+            wanted = {
+                account: account.bucket.burst
+                for account in accounts
+                if account.room(now) or account.asked_at < now - ASK_AGAIN_SECONDS
+            }
+            for account in wanted:
+                account.asked_at = now
+        held = self._ask(wanted).held
+        with self._bell:
+            now = time.monotonic()
+            return {
+                account.bucket: held[account] if account in held else account.room(now)
+                for account in accounts
+            }
+
+    def spend(self, counts: Mapping[Bucket, int], *, held: Iterable[Bucket] = ()) -> None:
+        """Spend so many tokens of each, and give back what is left of those ``held``. Never waits."""
+        with self._bell:
+            now = time.monotonic()
+            for bucket, count in counts.items():
+                self._spend(self._account(bucket), count, now)
+            for bucket in held:
+                account = self._account(bucket)
+                account.give_back(account.held, now)
+                self._note(account)
+            self._ring()
+
+    def admit(self, bucket: Bucket, wanted: int) -> tuple[int, list[float]]:
+        """Spend up to ``wanted`` tokens by the account alone. Returns how many, and the others' turns in seconds.
+
+        Never waits. What another process spent since the last exchange is not seen, and is saved afterwards.
+        """
+        with self._bell:
+            now = time.monotonic()
+            account = self._account(bucket)
+            granted = min(wanted, account.room(now))
+            self._spend(account, granted, now)
+            self._ring()
+            if granted == wanted:
+                return granted, []
+            first = max(account.next_at(now), account.spoken_for)
+            turns = [first + n * bucket.interval for n in range(wanted - granted)]
+            account.spoken_for = turns[-1] + bucket.interval
+            return granted, [turn - now for turn in turns]
+
+    def _account(self, bucket: Bucket) -> Account:
+        now = time.monotonic()
+        account = self._accounts.get(bucket.key)
+        if account is None:
+            account = self._accounts[bucket.key] = Account(bucket, used_at=now)
+        account.follow(bucket, now)
+        account.used_at = now
+        return account
+
+    def _spend(self, account: Account, count: int, now: float) -> None:
+        if self._away_since is not None:
+            self.counted_alone += count
+        account.spend(count, now)
+        self._note(account)
+
+    def _note(self, account: Account) -> None:
+        if account.unsent:
+            self._dirty[account] = None
+
+    def _ask(self, wanted: Mapping[Account, int]) -> Request:
+        """Exchange these accounts now, and wait for it. While Redis is slow: exchange them soon, and hold nothing."""
+        request = Request(wanted)
+        if not wanted:
+            return request
+        with self._bell:
+            slow = self.slow
+            if slow:
+                self._dirty |= dict.fromkeys(wanted)
+            else:
+                self._requests.append(request)
+            self._ring()
+        if not slow:
+            request.done.wait(BUDGET_SECONDS)
+        with self._bell:
+            request.abandoned = not request.answered
+        return request
+
+    def _ring(self) -> None:
+        if not self._requests and not self._dirty:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="rate limits", daemon=True)
+            self._thread.start()
+        self._bell.notify()
+
+    def _run(self) -> None:
+        """Exchange whenever there is something to say, until there has been nothing for a while."""
+        while True:
+            with self._bell:
+                while not self._requests and not self._dirty:
+                    if not self._bell.wait(IDLE_SECONDS) and not self._requests and not self._dirty:
+                        self._thread = None
+                        return
+                requests, self._requests = self._requests, []
+                self._began_at = time.monotonic()
+                lines = self._lines(requests, self._began_at)
+                self._forget(self._began_at)
+            answered = self._exchange(lines, requests)
+            for request in requests:
+                request.done.set()
+            if not answered:
+                time.sleep(RETRY_AFTER_SECONDS)
+
+    def _lines(self, requests: Sequence[Request], now: float) -> list[Line]:
+        asked = defaultdict[Account, list[Request]](list)
+        for account in self._dirty:
+            asked[account] = []
+        for request in requests:
+            for account in request.wanted:
+                asked[account].append(request)
+        self._dirty = {}
+        return [Line(account, who, now) for account, who in asked.items()]
+
+    def _exchange(self, lines: Sequence[Line], requests: Sequence[Request]) -> bool:
+        """Returns whether Redis answered."""
+        answers: list[Answer] = []
+        failure: Exception | None = None
+        try:
+            answers = self._wire.call(lines)
+        except (RedisError, OSError, ValueError) as error:
+            failure = error
+        except Exception as error:
+            # A defect. Without the thread all would count alone from now on, unnoticed.
+            log.exception("rate limits broken")
+            failure = error
+        with self._bell:
+            now = time.monotonic()
+            self._last_seconds, self._began_at = now - (self._began_at or now), None
+            self._tell(failure, now)
+            for line, answer in zip(lines, answers, strict=not failure):
+                line.settle(answer.held, answer.full_in, now)
+            for line in lines:
+                if failure:
+                    line.take_back()
+                self._note(line.account)
+            for request in requests:
+                request.answered = not failure and not request.abandoned
+        self._warn_of_strangers(
+            [line for line, answer in zip(lines, answers, strict=False) if answer.strange]
+        )
+        return failure is None
+
+    def _warn_of_strangers(self, lines: Sequence[Line]) -> None:
+        """Nobody but us has reason to write there. Each such bucket counted as empty; the others are none the worse."""
+        if lines:
+            self.tampered += len(lines)
+            some = [line.account.bucket.key for line in lines[:10]]
+            log.error("rate limits tampered with", buckets=some, times=self.tampered)
+
+    def _tell(self, failure: Exception | None, now: float) -> None:
+        """Log the start and the end of an outage, and that it lasts."""
+        if failure is None:
+            if self._away_since is not None:
+                log.info("rate limits back", after_seconds=round(now - self._away_since, 1))
+            self._away_since, self._said_at = None, -math.inf
+            return
+        self._away_since = now if self._away_since is None else self._away_since
+        if now - self._said_at >= SAY_EVERY_SECONDS:
+            self._said_at = now
+            # A Redis that answers and refuses is not away: out of memory, read-only, without the right to the script.
+            what = "rate limits refused" if isinstance(failure, ResponseError) else "rate limits away"
+            log.warning(what, error=str(failure), counted_alone=self.counted_alone)
+
+    def _forget(self, now: float) -> None:
+        """Forget what tells nothing, once a second; and the longest unused beyond ``MAX_ACCOUNTS``."""
+        if now < self._forgot_at + 1 and len(self._accounts) <= MAX_ACCOUNTS:
+            return
+        self._forgot_at = now
+        kept = {key: each for key, each in self._accounts.items() if not each.tells_nothing(now)}
+        if len(kept) > MAX_ACCOUNTS:
+            newest = sorted(kept.items(), key=lambda item: -item[1].used_at)
+            kept = dict(newest[: MAX_ACCOUNTS * 9 // 10])
+        self._accounts = kept
+
+
+def counted_together(*, patience_seconds: float = 2.0, say: bool = False) -> bool:
+    """Whether Redis answers, so that all processes count rates together. ``say``: warn in the log when it does not."""
+    error = failure_of(settings.REDIS_URL, patience_seconds=patience_seconds)
+    if error is not None and say:
+        log.warning("rates not shared", reason=ALONE, error=str(error))
+    return error is None
+
+
+@cache
+def shared_buckets() -> Buckets:
+    """The buckets of this deployment."""
+    return Buckets(url=settings.REDIS_URL)
+
+
+# The thread stays behind in the parent, and may have held the lock.
+os.register_at_fork(after_in_child=shared_buckets.cache_clear)

@@ -1,0 +1,82 @@
+"""What all shapes have in common: they refuse in Carillon's words, with every fault by the path of its field."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    RootModel,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from jobs.core.errors import MAX_FIELDS, InvalidInput, refusal, unknown
+
+T = TypeVar("T")
+
+
+class Described(BaseModel):
+    """Reads JSON. Each object translates its own faults; the one around it puts them below its path."""
+
+    #: What to say of a field that is missing or unknown, where that is more than that it is.
+    hints: ClassVar[Mapping[str, str]] = {}
+    #: Whether null counts as left out, as in a JSON merge patch (RFC 7396).
+    drops_null: ClassVar[bool] = False
+    tagged: ClassVar[bool] = False
+
+    @classmethod
+    def read(cls, document: object, **context: Any) -> Self:
+        """The object that parsed JSON describes. Raises ``InvalidInput`` naming every wrong field at once.
+
+        ``context`` is what validators may know beside it.
+        """
+        try:
+            return cls.model_validate(document, context=context)
+        except ValidationError as error:
+            # The one finding is what the validator below raised.
+            [finding] = error.errors(include_url=False, include_input=False)
+            raise finding["ctx"]["error"] from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        known: Collection[str] = cls.model_fields
+        if isinstance(document, dict):
+            if not cls.tagged and len(document) > len(known) + MAX_FIELDS:
+                # Refused before pydantic makes a finding of each of a hundred thousand names.
+                raise InvalidInput(unknown(document, known=known, hints=cls.hints))
+            if cls.drops_null:
+                document = {name: value for name, value in document.items() if value is not None}
+        try:
+            return handler(document)
+        except ValidationError as error:
+            findings: Any = error.errors(include_url=False, include_input=False)
+            raise refusal(findings, known=known, hints=cls.hints, tagged=cls.tagged) from None
+
+
+class Shape(Described):
+    """A JSON object: no unknown fields, nothing to change afterwards. A docstring below a field describes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class OneOf(Described, RootModel[T], Generic[T]):
+    """One of several shapes, as ``root``."""
+
+    tagged = True
+
+
+def changes_of(name: str, *shapes: type[Shape], doc: str, **tag: Any) -> type[Shape]:
+    """What an edit may send of any of ``shapes``: all of their fields, each optional; ``tag`` tells them apart."""
+    fields: dict[str, Any] = {
+        field: (info.annotation, FieldInfo.merge_field_infos(info, default=None, default_factory=None))
+        for shape in shapes
+        for field, info in shape.model_fields.items()
+    }
+    return create_model(
+        name, __base__=Shape, __doc__=doc, **fields | {tell: (kind, None) for tell, kind in tag.items()}
+    )

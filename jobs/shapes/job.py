@@ -1,0 +1,174 @@
+"""Jobs as they are written, edited and read."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from jobs.core.errors import InvalidInput
+from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
+from jobs.core.states import JobStatus
+from jobs.handlers.registry import NAME
+from jobs.shapes.base import Shape, changes_of
+from jobs.shapes.labels import MOST, WORD, read_labels
+from jobs.shapes.notify import Notify
+from jobs.shapes.retry import Retry, RetryChanges
+from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape
+from jobs.shapes.terms import Between, Instant, Line, Text
+
+MAX_NAME = 200
+#: What a caller may bring a job to.
+STATUSES = ("active", "paused", "cancelled")
+PRIORITIES = tuple(priority.label for priority in Priority)
+_JobType = Annotated[str, Text(63, pattern=f"^{NAME.pattern}$")]
+_Word = Annotated[str, Text(63, pattern=f"^{WORD}$")]
+
+
+class Definition(Shape):
+    """A job as it is written."""
+
+    drops_null = True
+    hints = {
+        "": "A job is a JSON object.",
+        "job_type": "Is required: one of GET /job-types.",
+        "schedule": 'Is required, such as {"type": "cron", "cron": "0 2 * * *", "timezone": "UTC"}.',
+        "status": "Is not part of the definition; use pause, resume or cancel.",
+        **dict.fromkeys(
+            ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"),
+            "Cannot be written; leave it out.",
+        ),
+    }
+    name: Annotated[str, Line(MAX_NAME)] | None = Field(default=None, validate_default=True)
+    """Optional for once and immediate; unique among your jobs."""
+    labels: Annotated[
+        dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MOST})
+    ] = {}
+    """Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them."""
+    job_type: _JobType
+    """One of GET /job-types."""
+    schedule: ScheduleShape
+    payload: dict[str, Any] = {}
+    """As the job type's schema demands."""
+    priority: Literal[PRIORITIES] = Priority.MEDIUM.label  # type: ignore[valid-type]
+    timeout_seconds: Annotated[float, Between(0.1, 86_400)] | None = None
+    """Of one attempt; the job type's by default."""
+    retry_policy: Retry = Field(default_factory=lambda: Retry.read({}))
+    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
+    max_concurrent: Annotated[int, Between(1, 1_000_000)] = 1
+    concurrency_key: Annotated[str, Line(MAX_NAME, blank=True)] = ""
+    """max_concurrent then bounds all of your jobs with this key together."""
+    misfire_policy: MisfirePolicy | None = None
+    """fire_all by default for once and immediate, else fire_once"""
+    misfire_grace_seconds: Annotated[float, Between(1, 7 * 86_400)] = 60
+    catchup_window_seconds: Annotated[float, Between(0, 366 * 86_400)] = 3600
+    max_catchup: Annotated[int, Between(1, 10_000)] = 100
+    """backfill: the most missed firings that run"""
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    notify: Notify | None = None
+    """The tenant's by default."""
+    pause_after_failures: Annotated[int, Between(1, 100)] | None = None
+    """Pause the job once so many of its firings in a row died."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is None and not (info.context or {}).get("nameless"):
+            raise InvalidInput({"": "Is required: 1 to 200 characters, unique among your jobs."})
+        return name
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of ``Job`` that follow from the definition alone."""
+        one_time = self.schedule.root.type in ONE_TIME
+        misfire = self.misfire_policy or (MisfirePolicy.FIRE_ALL if one_time else MisfirePolicy.FIRE_ONCE)
+        return {
+            "name": self.name or "",
+            "labels": self.labels,
+            **self.schedule.columns(),
+            "priority": int(Priority.from_label(self.priority)),
+            "retry_policy": self.retry_policy.stored(),
+            "overlap_policy": self.overlap_policy.value,
+            "max_concurrent": self.max_concurrent,
+            "concurrency_key": self.concurrency_key,
+            "misfire_policy": misfire.value,
+            "misfire_grace": timedelta(seconds=self.misfire_grace_seconds),
+            "catchup_window": timedelta(seconds=self.catchup_window_seconds),
+            "max_catchup": self.max_catchup,
+            "delivery": self.delivery.value,
+            "notify": self.notify and self.notify.stored(),
+            "pause_after_failures": self.pause_after_failures,
+        }
+
+
+class Replacement(Definition):
+    """The whole of a definition; what is left out goes back to its default. The path holds the name."""
+
+    name: Annotated[str, Line(MAX_NAME)] | None = None
+    """As in the path, or left out."""
+
+
+Changes = changes_of(
+    "Changes",
+    Definition,
+    doc="Any part of a definition (JSON merge patch).",
+    labels=Annotated[
+        dict[str, _Word | None],
+        Field(description="Null takes a label away.", json_schema_extra={"maxProperties": MOST}),
+    ],
+    schedule=ScheduleChanges,
+    retry_policy=RetryChanges,
+)
+
+
+class ClockChange(Shape):
+    at: Instant
+    """When it fires, or would have."""
+    local: Instant
+    """The same instant in the schedule's time zone."""
+    note: str
+
+
+class JobShape(Definition):
+    """A job as it is read; rendered by ``jobs.actions.definition.representation``."""
+
+    model_config = ConfigDict(title="Job")
+    id: UUID
+    name: str
+    labels: dict[str, str]
+    job_type: str
+    payload: dict[str, Any]
+    timeout_seconds: float
+    """Of one attempt."""
+    retry_policy: Retry
+    concurrency_key: str
+    misfire_policy: MisfirePolicy
+    status: JobStatus
+    status_reason: str
+    version: int
+    next_fire_at: Instant | None = Field(...)
+    """The next firing; null when none is ahead or the job is not active."""
+    clock_change: ClockChange | None = Field(...)
+    """The next firing that a change of clocks moves, doubles or prevents, within 30 days."""
+    created_at: Instant
+    updated_at: Instant
+
+
+class Status(Shape):
+    drops_null = True
+    hints = {"status": f"Must be one of {', '.join(STATUSES)}."}
+    status: Literal[STATUSES]  # type: ignore[valid-type]
+
+
+class Run(Shape):
+    drops_null = True
+    payload: dict[str, Any] | None = None
+    """In place of the job's, for this trigger alone; as the job type's schema demands."""
+
+
+class PreviewRequest(Shape):
+    drops_null = True
+    hints = {"schedule": Definition.hints["schedule"]}
+    schedule: ScheduleShape
+    after: Instant | None = None
+    """Now by default."""
+    count: Annotated[int, Between(1, 1000)] = 10

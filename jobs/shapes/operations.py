@@ -1,0 +1,145 @@
+"""What is asked for many at once: bulks of jobs, operations and replays by a filter, backfills of a stretch of time.
+
+Which rows a filter means is decided by ``jobs.api.filters``, which read it as they read a query: here it is described.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Discriminator, Field, StrictBool, Tag
+
+from jobs.core.errors import InvalidInput, unknown
+from jobs.core.states import REASONS, JobStatus, TriggerState
+from jobs.models.calls.operation import JOB_VERBS, TRIGGER_VERBS
+from jobs.shapes.base import OneOf, Shape
+from jobs.shapes.job import MAX_NAME, PRIORITIES, Definition
+from jobs.shapes.labels import SELECTOR
+from jobs.shapes.terms import LINE, UNREAD, Instant, Says, Text
+
+VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
+EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
+MAX_JOBS = 1000
+MAX_IDS = 1000
+_FILTER = "Must be an object; {} means all of them."
+_Line = Annotated[str, Text(MAX_NAME, pattern=LINE)]
+_Type = Annotated[str, Text(63)]
+
+
+class _Asked(Shape):
+    drops_null = True
+
+
+class Bulk(_Asked):
+    jobs: Annotated[list[Annotated[Definition, UNREAD]], Field(min_length=1, max_length=MAX_JOBS)]
+    """1 to 1,000 definitions."""
+    all_or_nothing: StrictBool = False
+    """Refuse all of them if one has to be refused."""
+    dry_run: StrictBool = False
+    """Do everything but keep it: the answer is what it would be, without ids."""
+
+
+class JobsFilter(_Asked):
+    """As in a query of GET /jobs."""
+
+    status: JobStatus | None = None
+    job_type: _Type | None = None
+    priority: Literal[PRIORITIES] | None = None  # type: ignore[valid-type]
+    name: _Line | None = None
+    name_prefix: _Line | None = None
+    labels: Annotated[str, Text(MAX_NAME, pattern=SELECTOR)] | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    updated_after: datetime | None = None
+    updated_before: datetime | None = None
+
+
+class DeadLetterFilter(_Asked):
+    """As in a query of GET /dead-letters."""
+
+    job: UUID | None = None
+    job_type: _Type | None = None
+    reason: Literal[EVERY_REASON] | None = None  # type: ignore[valid-type]
+    scheduled_for_after: datetime | None = None
+    scheduled_for_before: datetime | None = None
+
+
+class TriggersFilter(DeadLetterFilter):
+    """As in a query of GET /triggers; dead ones unless a state is named."""
+
+    state: TriggerState | None = None
+
+
+class OfJobs(_Asked):
+    hints = {"filter": _FILTER}
+    verb: Literal[JOB_VERBS]  # type: ignore[valid-type]
+    """What is done to each job."""
+    filter: Annotated[JobsFilter, UNREAD]
+    """{} means all of them."""
+    dry_run: StrictBool = False
+    """Only count; nothing is done."""
+
+
+class OfTriggers(_Asked):
+    hints = {"filter": _FILTER}
+    verb: Literal[TRIGGER_VERBS]  # type: ignore[valid-type]
+    """What is done to each trigger."""
+    filter: Annotated[TriggersFilter, UNREAD]
+    """{} means all dead ones."""
+    dry_run: StrictBool = False
+    """Only count; nothing is done."""
+
+
+class OperationRequest(OneOf[Annotated[OfJobs | OfTriggers, Field(discriminator="verb")]]):
+    """Pause, resume, cancel and delete act on jobs, replay on triggers."""
+
+    drops_null = True
+    hints = {"verb": f"Is required: one of {', '.join(VERBS)}."}
+
+
+class NamedDeadLetters(_Asked):
+    ids: Annotated[
+        list[Annotated[UUID, Says("Must be the id of a trigger, a UUID.")]],
+        Field(min_length=1, max_length=MAX_IDS),
+    ]
+
+
+class MatchingDeadLetters(_Asked):
+    filter: Annotated[DeadLetterFilter, UNREAD]
+    """{} means all of them."""
+
+
+def _either(document: Any) -> str:
+    """Which of the two it is; one with an unknown field, or with both or neither, is refused here."""
+    if not isinstance(document, dict):
+        return "ids"
+    if strange := unknown(document, known=("ids", "filter")):
+        raise InvalidInput(strange)
+    if len(document) != 1:
+        raise InvalidInput({"ids": 'Give either ids or filter; "filter": {} means all of them.'})
+    return next(iter(document))
+
+
+class Replay(
+    OneOf[
+        Annotated[
+            Annotated[NamedDeadLetters, Tag("ids")] | Annotated[MatchingDeadLetters, Tag("filter")],
+            Discriminator(_either),
+        ]
+    ]
+):
+    """Those named, or all that match."""
+
+    drops_null = True
+
+
+class BackfillRequest(_Asked):
+    hints = dict.fromkeys(("start", "end"), "Is required: a time like 2030-01-31T02:00:00Z (RFC 3339).")
+    start: Instant
+    """The first instant that may run."""
+    end: Instant
+    """The last one; not in the future."""
+    dry_run: StrictBool = False
+    """Only count; nothing is run."""
+    beyond_retention: StrictBool = False
+    """Let start lie before history begins, though what ran then has no record and runs again."""

@@ -1,0 +1,157 @@
+"""What pull workers send: claims, heartbeats and how attempts ended; and the declaration of a type that they serve."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
+
+from jobs.core.errors import InvalidInput
+from jobs.core.json_rules import check_json
+from jobs.handlers import outcome as outcomes
+from jobs.handlers.context import MAX_CHECKPOINT_BYTES, MAX_STAGE_LENGTH
+from jobs.handlers.outcome import Outcome, storable_text
+from jobs.handlers.registry import NAME
+from jobs.shapes.base import OneOf, Shape
+from jobs.shapes.terms import Between, Line, Says, Text
+from jobs.store.execution import Grip
+
+
+class _Sent(Shape):
+    drops_null = True
+
+
+class Declaration(_Sent):
+    description: Annotated[str, Line(500, blank=True)] = ""
+    payload_schema: dict[str, Any] | None = None
+    """JSON Schema (2020-12), without patterns and foreign references."""
+    timeout_seconds: Annotated[float, Between(1, 86_400)] = 60
+    """Of one attempt; 60 by default."""
+    max_in_flight: Annotated[int, Between(1, 1_000_000)] | None = None
+    """Queued or running at once."""
+
+
+class ClaimRequest(_Sent):
+    hints = {"worker": "Is required: a name of this worker, such as its host and process."}
+    worker: Annotated[str, Line(100)]
+    """Who asks, for the history of attempts."""
+    job_types: Annotated[
+        list[Annotated[str, Text(63, pattern=f"^{NAME.pattern}$")]], Field(min_length=1, max_length=100)
+    ]
+    """1 to 100 types that pull workers may serve."""
+    capacity: Annotated[int, Between(1, 100)] = 1
+    """How many it can start at once; 1 by default."""
+    wait_seconds: Annotated[float, Between(0, 30)] = 0
+    """How long to wait while there is nothing; 0 by default."""
+
+
+class _Held(_Sent):
+    hints = {"": "Must be an object with trigger_id and fence."}
+    trigger_id: Annotated[UUID, Says("Must be the trigger_id that the claim answered.")]
+    fence: Annotated[int, Between(0, 2**31 - 1)]
+
+    @property
+    def grip(self) -> Grip:
+        return Grip(self.trigger_id, self.fence)
+
+
+class Progress(_Sent):
+    hints = {"": 'Must be an object such as {"fraction": 0.5, "stage": "rendering"}.'}
+    fraction: Annotated[float, Between(0, 1)]
+    stage: Annotated[str, Line(MAX_STAGE_LENGTH, blank=True)] = ""
+
+
+def _storable(max_bytes: int) -> AfterValidator:
+    def check(value: Any) -> Any:
+        check_json(value, field="", max_bytes=max_bytes)
+        return value
+
+    return AfterValidator(check)
+
+
+class SentReport(_Held):
+    model_config = ConfigDict(title="Report")
+    progress: Progress | None = None
+    checkpoint: Annotated[dict[str, Any], _storable(MAX_CHECKPOINT_BYTES)] | None = None
+    """Found by the next attempt, if there is one."""
+
+
+class HeartbeatRequest(_Sent):
+    triggers: Annotated[list[SentReport], Field(min_length=1, max_length=100)]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if len({report.trigger_id for report in self.triggers}) < len(self.triggers):
+            raise InvalidInput({"triggers": "Names a trigger twice."})
+        return self
+
+
+class Error(_Sent):
+    """Texts that are too long are cut, as of a Python handler: they never cost the report."""
+
+    message: str = ""
+    code: Annotated[str, Text(64, min_length=0)] = ""
+    """For filters; worker_failed by default."""
+    kind: Annotated[str, Text(200, min_length=0)] = ""
+    """Such as the exception's class."""
+    traceback: str = ""
+
+
+class Success(_Held):
+    outcome: Literal["succeeded"]
+    result: Annotated[Any, _storable(outcomes.MAX_RESULT_BYTES)] = None
+    """At most 64 KiB."""
+
+    def ended(self) -> Outcome:
+        return Outcome("succeeded", result=self.result)
+
+
+class Failure(_Held):
+    hints = {"result": "Belongs to a success; leave it out."}
+    outcome: Literal["failed"]
+    error: Error = Field(default_factory=Error)
+    permanent: StrictBool = False
+    """Bury it, no retry can help."""
+    retry_after_seconds: Annotated[float, Between(0, 86_400)] | None = None
+    """No retry before."""
+    pause_job: StrictBool = False
+    """Pause the job, too; goes with permanent: true."""
+
+    @model_validator(mode="after")
+    def _check_pause(self) -> Self:
+        if self.pause_job and not self.permanent:
+            raise InvalidInput({"pause_job": "Goes with permanent: true only."})
+        return self
+
+    def ended(self) -> Outcome:
+        told, after = self.error, self.retry_after_seconds
+        return Outcome(
+            "failed",
+            permanent=self.permanent,
+            pause_job=self.pause_job,
+            retry_after=None if after is None else timedelta(seconds=after),
+            error_code=storable_text(told.code or "worker_failed", max_bytes=64),
+            error_class=storable_text(told.kind, max_bytes=200),
+            error_message=storable_text(told.message, max_bytes=outcomes.MAX_MESSAGE_BYTES),
+            traceback=storable_text(told.traceback, max_bytes=outcomes.MAX_TRACEBACK_BYTES, keep="tail"),
+        )
+
+
+class Stopped(_Held):
+    hints = Failure.hints
+    outcome: Literal["cancelled"]
+
+    def ended(self) -> Outcome:
+        return outcomes.cancelled(message="The worker stopped because its trigger was cancelled.")
+
+
+_OF_FAILURE = Failure.model_fields.keys() - Success.model_fields.keys()
+Success.hints = dict.fromkeys(_OF_FAILURE, "Belongs to a failure; leave it out.")
+Stopped.hints = Success.hints | Failure.hints
+
+
+class CompleteRequest(OneOf[Annotated[Success | Failure | Stopped, Field(discriminator="outcome")]]):
+    """The outcome says which fields it has."""
+
+    drops_null = True
+    hints = {"outcome": "Is required: succeeded, failed or cancelled."}

@@ -1,0 +1,182 @@
+"""What one dispatcher remembers from turn to turn, and how it keeps that true: news, sweeps, and tenants' settings.
+
+Whatever is remembered may be wrong, and then costs a look or a delay: every choice is made again in the transaction, on
+rows that are locked. When a new reign begins, all is forgotten.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from jobs.core.backlog import Backlog, News
+from jobs.store import db
+from jobs.store.dispatch.in_flight import InFlight
+from jobs.store.dispatch.missed import Missed, Patrol
+from jobs.store.leases import Reign
+from jobs.telemetry import get_logger
+
+log = get_logger()
+_SQL = db.queries("dispatch")
+
+#: An announcement is stamped before its transaction commits. So announcements are read again for this long, and now and
+#: then for as long as nearly all transactions take. What commits still later is found by the sweep.
+OVERLAP = timedelta(seconds=2)
+LONG_OVERLAP = timedelta(seconds=60)
+LONG_OVERLAP_EVERY_SECONDS = 5.0
+#: A sweep looks at so many lanes at a time, takes this part of the dispatcher's time, and rests after it failed.
+SWEEP_LANES = 200
+SWEEP_SHARE = 0.05
+SWEEP_TIMEOUT_MS = 500
+SWEEP_REST_SECONDS = 30.0
+#: Settings of tenants that may not be served are read again this often.
+READ_AGAIN_SECONDS = 1.0
+_START = News(-1, "", 0, datetime.min.replace(tzinfo=UTC))
+
+
+class Memory:
+    """The backlog, and the settings of tenants with due work. One dispatcher's; ``note`` and ``missed`` are for all."""
+
+    def __init__(self) -> None:
+        self.backlog = Backlog()
+        self.in_flight = InFlight()
+        self.patrol = Patrol()
+        self.missed = Missed()
+        self._reign: Reign | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.backlog.forget()
+        self.in_flight.forget()
+        self.tenants: dict[int, Any] = {}
+        self._rated: set[int] = set()
+        self._read_at: dict[int, float] = {}
+        self._just_read: list[int] = []
+        self._heard_to: datetime | None = None
+        self._listen_long_at = 0.0
+        self._sweep_from = _START
+        self._sweep_at = 0.0
+        self._swept = False
+        self._counted_at = 0.0
+
+    def note(self, news: Iterable[News]) -> None:
+        """Say what this process committed as pending."""
+        self.backlog.note(news)
+
+    def look(self, reign: Reign) -> datetime:
+        """Learn what is new. Returns the database's time, at which the due lanes stand in line."""
+        if reign != self._reign:
+            self._forget()
+            self._reign = reign
+        now = self._hear()
+        if not self._swept:
+            while not self._swept:
+                self._sweep()
+        elif time.monotonic() >= self._sweep_at:
+            self._sweep_a_little()
+        self.backlog.learn(())
+        self.backlog.advance(now)
+        self._read_tenants()
+        return now
+
+    def _hear(self) -> datetime:
+        heard_to, moment = self._heard_to, time.monotonic()
+        overlap = OVERLAP
+        if moment >= self._listen_long_at:
+            self._listen_long_at, overlap = moment + LONG_OVERLAP_EVERY_SECONDS, LONG_OVERLAP
+        rows = _SQL["news"](since=None if heard_to is None else heard_to - overlap)
+        now: datetime = rows[0].now
+        if heard_to is not None and now < heard_to:
+            # The database's clock went back: what it stamps now is older than what was heard.
+            self._swept = False
+            self.in_flight.forget()
+        self._heard_to = now
+        self.backlog.learn(
+            News(row.tenant_id, row.job_type, row.priority, row.floor)
+            for row in rows
+            if row.tenant_id is not None
+        )
+        return now
+
+    def _sweep(self) -> None:
+        """One slice of a walk over all lanes."""
+        start = self._sweep_from
+        rows = _SQL["sweep"](
+            tenant_id=start.tenant_id, job_type=start.job_type, priority=start.priority, limit=SWEEP_LANES
+        )
+        found = [News(*row) for row in rows]
+        self.backlog.learn(found)
+        if len(found) < SWEEP_LANES:
+            self._sweep_from, self._swept = _START, True
+        else:
+            self._sweep_from = found[-1]
+
+    def _sweep_a_little(self) -> None:
+        began = time.monotonic()
+        try:
+            with db.atomic():
+                _SQL["bound"](milliseconds=SWEEP_TIMEOUT_MS)
+                self._sweep()
+        except db.StatementFailed as error:
+            log.warning(
+                "sweep of lanes timed out", error=str(error).strip(), rests_seconds=SWEEP_REST_SECONDS
+            )
+            self._sweep_at = time.monotonic() + SWEEP_REST_SECONDS
+        else:
+            ended = time.monotonic()
+            self._sweep_at = ended + (ended - began) / SWEEP_SHARE
+
+    def _read_tenants(self) -> None:
+        """Read the settings of tenants that are new, and again of those that could not be served.
+
+        Of the others they are read when they are locked.
+        """
+        moment, turns = time.monotonic(), self.backlog.turns
+        unserved = {tenant_id for tenant_id in turns.aside if self._read_at[tenant_id] <= moment}
+        ids = list(unserved | (turns.tenants - self._read_at.keys()))
+        self._just_read = ids
+        if ids:
+            self.keep(_SQL["tenants"](ids=ids))
+            self._read_at |= dict.fromkeys(ids, moment + READ_AGAIN_SECONDS)
+
+    def keep(self, tenants: Iterable[Any]) -> None:
+        """Remember rows of tenants as they were just read."""
+        for tenant in tenants:
+            self.tenants[tenant.id] = tenant
+            if tenant.rate_per_second:
+                self._rated.add(tenant.id)
+            else:
+                self._rated.discard(tenant.id)
+            self.backlog.turns.weigh(tenant.id, tenant.weight)
+
+    def is_awake(self, tenant_id: int) -> bool:
+        """Whether work of the tenant may start at all, as far as is known."""
+        tenant = self.tenants.get(tenant_id)
+        return tenant is not None and tenant.status == "active"
+
+    def rated(self) -> Set[int]:
+        """Tenants with due work that have a rate."""
+        return self._rated & self.backlog.turns.tenants
+
+    def frozen(self) -> list[int]:
+        """Frozen tenants with due work that were read again for this turn."""
+        return [
+            tenant_id
+            for tenant_id in self._just_read
+            if tenant_id in self.tenants and self.tenants[tenant_id].status == "frozen"
+        ]
+
+    def count(self, in_flight: Mapping[tuple[int, int], int]) -> None:
+        """Count what is in flight, by (tenant, priority), as service since the last turn."""
+        moment, turns = time.monotonic(), self.backlog.turns
+        by_tenant: Counter[int] = Counter()
+        for (tenant_id, _), count in in_flight.items():
+            by_tenant[tenant_id] += count
+        if self.backlog.begun:
+            turns.hold(by_tenant, seconds=min(1.0, moment - self._counted_at))
+        else:
+            turns.begin(in_flight)
+            turns.hold(by_tenant, seconds=0.0)
+            self.backlog.begun = True
+        self._counted_at = moment

@@ -1,0 +1,1 @@
+"""Django's Postgres, whose errors tell no values (``ENGINE = "scheduler_project.database"``)."""

@@ -1,0 +1,93 @@
+"""Logins of the console: each is a line of the log with the caller's address, and tries are limited.
+
+Tries are counted by address and by user name, before the password is looked at, so that many at once count like many in
+a row. The count is Redis', as that of all rates; while it is away each process counts by itself.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_network
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.signals import user_logged_in, user_login_failed
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+
+from jobs.limits import Bucket, Standing, shared_buckets
+from jobs.telemetry import Outage, get_logger
+from scheduler_project.web.forwarded import address_of
+
+log = get_logger()
+#: For one address: this many at once, then one every ten seconds.
+ADDRESS_BURST, ADDRESS_PER_SECOND = 10, 0.1
+#: For one user name from any address: more, since a caller that reaches this limit also keeps the user out.
+USER_BURST, USER_PER_SECOND = 100, 1 / 30
+_refused = Outage("logins refused")
+
+
+class TooManyTries(Exception):
+    """Of an address, or for a user name."""
+
+
+def limit_logins(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """429 for a try too many; the right password is refused with the others."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        if request.method == "POST" and request.path_info == reverse("admin:login"):
+            address = request.META.get("REMOTE_ADDR", "")
+            for bucket in _buckets(address, request.POST.get("username", "")):
+                standing: Standing = shared_buckets().take(bucket)
+                if not standing.granted:
+                    _refused.failed(TooManyTries(bucket.key.partition(":")[0]), address=address)
+                    return _too_many(standing)
+        return get_response(request)
+
+    return middleware
+
+
+def _buckets(address: str, username: str) -> tuple[Bucket, Bucket]:
+    # Callers make up names, and one may be a password typed into the wrong field.
+    name = hashlib.sha256(username.strip().lower().encode("utf-8", "replace")).hexdigest()[:32]
+    return (
+        Bucket(f"login-address:{_neighbourhood(address)}", ADDRESS_PER_SECOND, ADDRESS_BURST),
+        Bucket(f"login-user:{name}", USER_PER_SECOND, USER_BURST),
+    )
+
+
+def _neighbourhood(address: str) -> str:
+    """The addresses that one caller has: an IPv4 address, or the /64 of an IPv6 address."""
+    known = address_of(address)
+    return str(ip_network((known, 64), strict=False)) if isinstance(known, IPv6Address) else str(known)
+
+
+def _too_many(standing: Standing) -> HttpResponse:
+    wait = max(1, math.ceil(standing.retry_after_seconds))
+    return HttpResponse(
+        f"Too many logins were tried. Try again in {wait} s.\n",
+        status=429,
+        content_type="text/plain",
+        headers={"Retry-After": str(wait)},
+    )
+
+
+def follow_logins() -> None:
+    """Log each login from now on. May be repeated."""
+    user_logged_in.connect(_note_login, dispatch_uid="carillon-login")
+    user_login_failed.connect(_note_failure, dispatch_uid="carillon-login-failed")
+
+
+def _note_login(request: HttpRequest, user: Any, **_: Any) -> None:
+    log.info("login", user=user.get_username(), address=request.META.get("REMOTE_ADDR", ""))
+
+
+def _note_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+    """The name is logged only if a user has it: an unknown name may be a password."""
+    given = str(credentials.get("username", ""))
+    known = get_user_model()._default_manager.filter(username=given).exists() if "\0" not in given else False
+    address = request.META.get("REMOTE_ADDR", "") if request else ""
+    log.warning("login failed", user=given if known else "(nobody)", address=address)

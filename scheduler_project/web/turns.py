@@ -1,0 +1,91 @@
+"""The order in which threads of the web process take up requests: of one key only so many are at work at once.
+
+Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
+that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
+other keys. A line is bounded, in requests and in bytes, and so are all lines together: a request beyond that is
+refused. Calls without a key are not counted: they are refused at once.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+#: The key, and whether the call may wait, as claims and event streams may: these have places of their own.
+Whose = tuple[str, bool]
+
+_AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
+_WAITS = re.compile(rb"(?:POST /api/v1/worker/claim|GET /api/v1/events)[? ]")
+
+
+def whose(head: bytes) -> Whose | None:
+    """By a request's head; None for one without a key. The key is the last word, however many spaces it comes after."""
+    given = _AUTHORIZATION.search(head)
+    words = given[1].decode("latin-1").split() if given else []
+    return (words[-1], _WAITS.match(head) is not None) if words else None
+
+
+class Turn(Enum):
+    """A request may be taken up ``NOW``, or in its turn ``LATER``; or its key's line, or all lines, are ``FULL``."""
+
+    NOW = auto()
+    LATER = auto()
+    KEY_FULL = auto()
+    ALL_FULL = auto()
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Requests, and bytes of them, that may stand in the lines of one key and of all. A line's first always may."""
+
+    requests_of_one: int = 256
+    bytes_of_one: int = 8 * 1024 * 1024
+    requests_in_all: int = 1024
+    bytes_in_all: int = 64 * 1024 * 1024
+
+
+class Turns(Generic[R]):
+    """``of_one`` requests of a key at once, and ``waiting`` of those that may wait. For one thread alone."""
+
+    def __init__(self, *, of_one: int, waiting: int, bounds: Bounds | None = None) -> None:
+        self._most = {False: of_one, True: waiting}
+        self._bounds = bounds or Bounds()
+        self._at_work: Counter[Whose] = Counter()
+        self._lines: dict[Whose, deque[tuple[R, int]]] = defaultdict(deque)
+        #: What stands in the lines: of each key, and of all.
+        self._bytes: Counter[Whose] = Counter()
+        self._requests_in_all = self._bytes_in_all = 0
+
+    def begin(self, request: R, of: Whose, *, held: int) -> Turn:
+        """Whether it may be taken up now; ``held`` are its bytes. ``LATER``: ``end`` returns it when it may."""
+        if self._at_work[of] < self._most[of[1]]:
+            self._at_work[of] += 1
+            return Turn.NOW
+        bounds, line = self._bounds, self._lines.get(of)
+        if line and (len(line) >= bounds.requests_of_one or self._bytes[of] + held > bounds.bytes_of_one):
+            return Turn.KEY_FULL
+        if self._requests_in_all >= bounds.requests_in_all or self._bytes_in_all + held > bounds.bytes_in_all:
+            return Turn.ALL_FULL
+        self._lines[of].append((request, held))
+        self._count(of, 1, held)
+        return Turn.LATER
+
+    def end(self, of: Whose) -> R | None:
+        """One of that key's has ended; returns the next of its line, which is taken up in its place."""
+        if line := self._lines.get(of):
+            request, held = line.popleft()
+            self._count(of, -1, -held)
+            if not line:
+                del self._lines[of], self._bytes[of]
+            return request
+        self._at_work[of] -= 1
+        if not self._at_work[of]:
+            del self._at_work[of]
+        return None
+
+    def _count(self, of: Whose, requests: int, held: int) -> None:
+        self._bytes[of] += held
+        self._requests_in_all += requests
+        self._bytes_in_all += held

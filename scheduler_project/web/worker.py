@@ -1,0 +1,276 @@
+"""The gunicorn worker of the web: as ``gthread``, but a thread is given to whole requests only.
+
+gthread reads heads and bodies in its threads, without a time limit: as many half-sent requests as there are threads
+stop everything. Here the event loop reads them, in a bounded waiting room (``room``), and a thread takes up whole
+requests (``intake``). It gets those bytes and no others, so a caller that leaves bytes out cannot block it. ``/livez``
+has a thread of its own and always answers, and the calls of one key take up a share of the threads (``turns``), in
+lines that are bounded. An answer that its caller does not read is given up after ``SEND_SECONDS``.
+
+gthread's accepting, keeping alive and closing are replaced; its threads, its stopping, and gunicorn's parser,
+supervision and signals are used as they are. TLS is the proxy's business.
+"""
+
+import errno
+import json
+import resource
+import selectors
+import socket
+import struct
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from gunicorn import http
+from gunicorn.http.errors import NoMoreData
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from scheduler_project.web.forwarded import trusted_proxies
+from scheduler_project.web.intake import Intake
+from scheduler_project.web.room import Bounds, Room
+from scheduler_project.web.turns import Bounds as Lines
+from scheduler_project.web.turns import Turn, Turns, Whose, whose
+
+#: From the first byte, or the connection, to the end of the head; from there to the end of the body.
+HEAD_SECONDS, BODY_SECONDS = 10.0, 30.0
+#: How long a write may find no room, which is to say that the caller does not read.
+SEND_SECONDS = 10
+#: How long a connection that we end may still send, so that its caller reads our answer before it hears of the end.
+CLOSE_SECONDS = 2.0
+SWEEP_SECONDS = 0.5
+READ_BYTES = 64 * 1024
+#: Open files that connections leave to everything else in the process.
+OTHER_FILES = 200
+_LIVEZ = (b"GET /livez ", b"HEAD /livez ")
+_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EAGAIN, errno.ETIMEDOUT)
+_LEAVE = b"HTTP/1.1 100 Continue\r\n\r\n"
+#: After which a call that found its key's line full may come again.
+FULL_SECONDS = 2
+_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+def _refusal(status: HTTPStatus, detail: str) -> bytes:
+    """A problem as the API has them (RFC 9457), for a call that no thread has seen."""
+    kind = status.phrase.lower().replace(" ", "-")
+    problem = {
+        "type": f"urn:carillon:problem:{kind}",
+        "title": status.phrase,
+        "status": status,
+        "detail": detail,
+    }
+    body = json.dumps(problem)
+    return (
+        f"HTTP/1.1 {status} {status.phrase}\r\nConnection: close\r\nRetry-After: {FULL_SECONDS}\r\n"
+        f"Content-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    ).encode("ascii")
+
+
+_FULL = {
+    Turn.KEY_FULL: _refusal(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "As many calls of this key, or bytes of them, wait here as may. Nothing was done: send fewer at once.",
+    ),
+    Turn.ALL_FULL: _refusal(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "This server holds as many waiting calls as it may. Nothing was done: try again.",
+    ),
+}
+
+
+class Caller(TConn):
+    """A connection: what it has sent, and whether it is only waited for until it ends."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.intake = Intake()
+        self.is_ending = False
+        self.whose: Whose | None = None
+        self.initialized = True
+        # A write that finds no room fails after this long; reads are never blocking here.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if isinstance(self.client, tuple) else ""
+
+
+class Worker(ThreadWorker):
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        if cfg.is_ssl:
+            raise ValueError("TLS is for a proxy in front: this server does not speak it.")
+
+    def init_process(self) -> None:
+        lines = Lines()
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES - lines.requests_in_all
+        most = min(self.cfg.worker_connections, files)
+        self.room: Room[Caller] = Room(Bounds(in_all=max(1, most - self.cfg.threads)))
+        # Room is made by sending others away: accepting never stops.
+        self.worker_connections: int = 1 << 30
+        self.livez_pool = ThreadPoolExecutor(max_workers=1)
+        # A key's claims and streams have places of their own, fewer than half of the threads less what others need.
+        self.turns: Turns[Caller] = Turns(
+            of_one=max(1, self.cfg.threads // 4), waiting=max(2, self.cfg.threads // 2 - 3), bounds=lines
+        )
+        self._swept_at = 0.0
+        super().init_process()
+
+    # Called by gthread's loop.
+
+    def accept(self, listener: socket.socket) -> None:
+        try:
+            sock, client = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EMFILE, errno.ENFILE):
+                raise
+            return
+        self.nr_conns += 1
+        caller = Caller(self.cfg, sock, client, listener.getsockname())
+        self._wait(caller, HEAD_SECONDS)
+        self._read(caller)
+
+    def murder_pending(self) -> None:
+        now = time.monotonic()
+        if now < self._swept_at + SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        for caller in self.room.overdue(now):
+            self._send_away(caller)
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Those kept alive wait in the room like all others."""
+        if force:
+            for caller in self.room.overdue(float("inf")):
+                self._send_away(caller)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        self.room.hurry(leaves_at=deadline)
+
+    def handle(self, conn: Caller) -> bool:
+        """Serve a whole request, in a thread. Returns whether the connection may be kept."""
+        request = None
+        try:
+            conn.sock.setblocking(True)
+            conn.parser = http.get_parser(self.cfg, iter(()), conn.client)
+            conn.parser.unreader.unread(conn.intake.take())
+            request = next(conn.parser)
+            return bool(self._keepalive_after(conn, self.handle_request(request, conn)))
+        except (NoMoreData, StopIteration) as error:
+            self.log.debug("Closing connection. %s", error)
+        except OSError as error:
+            if error.errno not in _GONE:
+                self.log.exception("Socket error processing request.")
+        except Exception as error:  # noqa: BLE001 what gunicorn refuses it answers itself
+            self.handle_error(request, conn.sock, conn.client, error)
+        return False
+
+    def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
+        of, conn.whose = conn.whose, None
+        if of is not None and (following := self.turns.end(of)) is not None:
+            self._take_up(following, self.tpool)
+        if fs.cancelled() or fs.exception() is not None or not fs.result():
+            self._end(conn)
+            return
+        rest = conn.parser.unreader.take_buffered()
+        conn.parser = None
+        conn.sock.setblocking(False)
+        self._wait(conn, HEAD_SECONDS if rest else self.cfg.keepalive)
+        if rest:
+            self._feed(conn, rest)
+
+    # The waiting room.
+
+    def _wait(self, caller: Caller, seconds: float) -> None:
+        leaves_at = time.monotonic() + seconds
+        is_shared = trusted_proxies().holds(caller.address)
+        left = self.room.enter(caller, address=caller.address, leaves_at=leaves_at, is_shared=is_shared)
+        self.poller.register(caller.sock, selectors.EVENT_READ, partial(self._on_readable, caller))
+        for other in left:
+            self._send_away(other)
+
+    def _on_readable(self, caller: Caller, _: Any) -> None:
+        # Another event of the same round may have sent it away.
+        if caller in self.room:
+            self._read(caller)
+
+    def _read(self, caller: Caller) -> None:
+        try:
+            data = caller.sock.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.room.leave(caller)
+            self._drop(caller)
+        elif not caller.is_ending:
+            self._feed(caller, data)
+
+    def _feed(self, caller: Caller, data: bytes) -> None:
+        intake = caller.intake
+        if not len(intake):
+            self.room.stay(caller, leaves_at=time.monotonic() + HEAD_SECONDS)
+        had_head = intake.head_is_whole
+        intake.feed(data)
+        if intake.whole:
+            self.room.leave(caller)
+            self.poller.unregister(caller.sock)
+            self.enqueue_req(caller)
+            return
+        for other in self.room.note_bytes(caller, len(intake)):
+            self._send_away(other)
+        if intake.head_is_whole and not had_head:
+            self.room.stay(caller, leaves_at=time.monotonic() + BODY_SECONDS)
+            if intake.awaits_leave:
+                self._say(caller, _LEAVE)
+
+    def enqueue_req(self, conn: Caller) -> None:
+        if conn.intake.first_line.startswith(_LIVEZ):
+            self._take_up(conn, self.livez_pool)
+            return
+        conn.whose = whose(conn.intake.head)
+        turn = Turn.NOW
+        if conn.whose is not None:
+            turn = self.turns.begin(conn, conn.whose, held=len(conn.intake))
+        if turn is Turn.NOW:
+            self._take_up(conn, self.tpool)
+        elif turn is not Turn.LATER:
+            self._say(conn, _FULL[turn])
+            self._end(conn)
+
+    def _take_up(self, conn: Caller, pool: ThreadPoolExecutor) -> None:
+        future = pool.submit(self.handle, conn)
+        future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    # Ends.
+
+    def _send_away(self, caller: Caller) -> None:
+        """Close a connection that is out of the room; one that had begun a request is told why."""
+        if len(caller.intake):
+            self._say(caller, _LATE)
+        self._drop(caller)
+
+    def _end(self, caller: Caller) -> None:
+        """Close after an answer: what the caller still sends is read for a while, or it might lose the answer."""
+        caller.is_ending = True
+        try:
+            caller.sock.setblocking(False)
+            caller.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.nr_conns -= 1
+            caller.close()
+            return
+        self._wait(caller, CLOSE_SECONDS)
+
+    def _drop(self, caller: Caller) -> None:
+        self.poller.unregister(caller.sock)
+        self.nr_conns -= 1
+        caller.close()
+
+    @staticmethod
+    def _say(caller: Caller, words: bytes) -> None:
+        try:
+            caller.sock.send(words, socket.MSG_DONTWAIT)
+        except OSError:
+            pass  # it is gone, or does not read: either way there is nothing to tell it

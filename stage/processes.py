@@ -1,0 +1,94 @@
+"""Python processes that never outlive their starter, and families of processes."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from scheduler_project.embedded.server import die_with_parent
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+CELERY = ("-m", "celery", "-A", "scheduler_project")
+BEAT = (*CELERY, "beat", "-S", "jobs.engine.beat:LeaderScheduler", "--pidfile=")
+
+
+def start_python(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    log: Path,
+    with_starter: signal.Signals = signal.SIGKILL,
+) -> "subprocess.Popen[bytes]":
+    """Start ``python argv`` in the project's directory, in a session of its own; its output is added to ``log``.
+
+    ``with_starter``: the signal it gets when the thread that started it ends.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=PROJECT_DIR,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(with_starter),
+        )
+
+
+def run_python(argv: Sequence[str], *, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run ``python argv`` in the project's directory to its end, whatever that is, and keep what it printed."""
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=PROJECT_DIR,
+        env=dict(environment),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def tail(log: Path, lines: int) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The process and all its descendants, itself first; empty when it is gone."""
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def signalled(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def kill_tree(pid: int) -> None:
+    """``kill -9`` a process and all its descendants, the parent first so that it cannot react."""
+    signalled(family(pid), signal.SIGKILL)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended; a zombie that PID 1 has yet to collect has."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def free_port() -> int:
+    """A port of the loopback address that nothing listens on just now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

@@ -1,0 +1,109 @@
+"""Operators and their groups: the right to change users must not give more rights than its holder has.
+
+A superuser does everything. Another user with ``change_user`` or ``delete_user`` has these rights over users who may do
+no more than themselves, and edits neither rights nor groups: a user's password, address or tick of "superuser" would
+otherwise be the way to all other rights.
+"""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
+from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
+from django.contrib.auth.forms import UserChangeForm as PlainUserChangeForm
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
+from django.db.models import Model, Q, QuerySet
+from django.forms import ModelForm
+from django.http import HttpRequest
+from django.utils import timezone
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from tenants.console.pages import ConsoleAdmin
+
+TRAIL_LINK = "admin/trail_link.html"
+RIGHTS = ("is_superuser", "groups", "user_permissions")
+
+
+def may_do_more(user: User, than: User) -> bool:
+    """Whether ``user`` has a right that ``than`` has not. An inactive user's count: they return with it."""
+    if than.is_superuser:
+        return False
+    if user.is_superuser:
+        return True
+    rights = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
+    return not than.has_perms([f"{right.content_type.app_label}.{right.codename}" for right in rights])
+
+
+def sign_out(user: User) -> int:
+    """End all sessions of ``user``. Returns how many there were."""
+    living = Session.objects.filter(expire_date__gt=timezone.now())
+    theirs = [known.pk for known in living.iterator() if known.get_decoded().get(SESSION_KEY) == str(user.pk)]
+    return Session.objects.filter(pk__in=theirs).delete()[0]
+
+
+class UserAdmin(BaseUserAdmin, ConsoleAdmin):
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    actions = ("sign_out_everywhere",)
+    change_form_outer_after_template = TRAIL_LINK
+
+    @admin.action(description="Sign out everywhere", permissions=["change"])
+    def sign_out_everywhere(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """End all sessions of those chosen; what they do next asks for the password."""
+        reached = [user for user in queryset if self.has_change_permission(request, user)]
+        for user in reached:
+            self.log_change(request, user, f"Signed out everywhere: {sign_out(user)} sessions ended.")
+        beyond = queryset.count() - len(reached)
+        more = f" {beyond} may do more than you, and stay." if beyond else ""
+        messages.success(request, f"Signed out: {', '.join(map(str, reached)) or 'nobody'}.{more}")
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Also of the password's page, which asks this."""
+        return super().has_change_permission(request, obj) and _in_reach(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Also of the list's "delete selected", which asks this for each."""
+        return super().has_delete_permission(request, obj) and _in_reach(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        shown = tuple(super().get_readonly_fields(request, obj))
+        return shown if request.user.is_superuser else (*shown, *RIGHTS)  # type: ignore[union-attr]
+
+    def get_form(
+        self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any
+    ) -> type[ModelForm]:
+        if obj is not None and not self.has_change_permission(request, obj):
+            kwargs["form"] = PlainUserChangeForm  # Unfold's needs a password to edit
+        return super().get_form(request, obj, change=change, **kwargs)
+
+
+class GroupAdmin(BaseGroupAdmin, ConsoleAdmin):
+    """Permissions by group: to edit a group is to grant them."""
+
+    change_form_outer_after_template = TRAIL_LINK
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return _is_superuser(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_superuser(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """``change_group`` shows too, as everywhere in Django, though here it changes nothing."""
+        user: Any = request.user
+        return user.has_perm("auth.view_group") or user.has_perm("auth.change_group")
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    user: Any = request.user
+    return bool(user.is_active and user.is_superuser)
+
+
+def _in_reach(request: HttpRequest, obj: Model | None) -> bool:
+    return not isinstance(obj, User) or not may_do_more(obj, request.user)  # type: ignore[arg-type]

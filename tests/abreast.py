@@ -1,0 +1,70 @@
+"""Pytest plugin: waiting and computing at the same time, when xdist has four workers or more (``make test``).
+
+Tests of clusters mostly wait for real processes, all others mostly compute. So the last two workers are given the
+others, at a lower priority, and the rest of the workers the clusters, the longest file first: processes under test
+get the processor when they need it, and the others get what is left. A worker whose own files are all taken helps
+with the others'. A file is never split between two workers.
+"""
+
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+#: The least of ``-n``, and how many of those workers are for what computes.
+MIN_WORKERS, COMPUTING = 4, 2
+#: What those add to their niceness, their servers included.
+NICENESS = 5
+#: The files that take longest, with about the seconds that each takes; all others begin after these.
+SECONDS = {
+    "tests/cluster/test_kill.py": 110,
+    "tests/engine/test_audited_ledger.py": 100,
+    "tests/cluster/test_kill_without_election.py": 75,
+    "tests/cluster/test_silent_handlers.py": 60,
+    "tests/engine/test_outage.py": 50,
+    "tests/cluster/test_caps.py": 48,
+    "tests/cluster/test_poison.py": 44,
+    "tests/examples/test_live.py": 40,
+    "tests/cluster/test_wake_ups.py": 40,
+    "tests/cluster/test_chaos.py": 39,
+    "tests/cluster/test_crash_points.py": 36,
+    "tests/cluster/test_shards.py": 33,
+    "tests/cluster/test_strikes.py": 31,
+    "tests/cluster/test_killed_servers.py": 30,
+    "tests/cluster/test_servers_away.py": 30,
+    "tests/cluster/test_crowd.py": 28,
+    "tests/cluster/test_draining.py": 27,
+    "tests/cluster/test_misbehaving_handlers.py": 26,
+}
+CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py")
+
+
+def is_of_clusters(file: str) -> bool:
+    """Whether the file, relative to the project, starts clusters."""
+    return file.startswith(CLUSTERS)
+
+
+def is_computing(number: int, *, workers: int) -> bool:
+    """Whether the worker with this number, from 0, is one for what computes."""
+    return workers >= MIN_WORKERS and number >= workers - COMPUTING
+
+
+class Abreast(LoadFileScheduling):
+    """Two queues of files in one: each worker takes the first that is meant for it, or else the first there is."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda unit: self._turn(node, *unit)))
+        super()._assign_work_unit(node)
+
+    def _turn(self, node: WorkerController, file: str, tests: dict[str, bool]) -> tuple[bool, bool, int]:
+        computing = is_computing(int(node.gateway.id.removeprefix("gw")), workers=self.numnodes)
+        return is_of_clusters(file) == computing, file not in SECONDS, -SECONDS.get(file, len(tests))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Abreast | None:
+    """Ours for ``-n 4 --dist loadfile`` and more; xdist's own for anything else."""
+    enough = (config.getoption("numprocesses") or 0) >= MIN_WORKERS
+    return Abreast(config, log) if enough and config.getoption("dist") == "loadfile" else None

@@ -1,0 +1,6 @@
+"""What attacks share: a worker without Celery, and runners, of the tests of the engine and of handlers."""
+
+from tests.engine.conftest import handler, perform
+from tests.handlers.conftest import asked, make_context, open_runner, receiver
+
+__all__ = ("asked", "handler", "make_context", "open_runner", "perform", "receiver")

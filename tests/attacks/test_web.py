@@ -1,0 +1,361 @@
+"""Callers who never finish what they say, or say what is not theirs to say, against the web server as README starts it.
+
+The control of each attack on connections is gunicorn's own ``gthread``, which the same callers stop.
+"""
+
+import http.client
+import json
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from gunicorn.config import Config
+from gunicorn.http.parser import RequestParser
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from yarl import URL
+
+from jobs.core.errors import InvalidInput
+from jobs.handlers import outcome, registry
+from scheduler_project.web.forwarded import trusted_proxies
+from scheduler_project.web.intake import MAX_BODY_BYTES, Intake
+from scheduler_project.web.turns import Bounds
+from stage.waiting import wait_until
+from tenants.actions import create_api_key
+from tests.cluster.web import Web, serving
+from tests.factories import make_tenant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+#: So many threads: 2 for what waits, 8 for the rest.
+THREADS = 10
+#: Of one key at work at once.
+OF_ONE = THREADS // 4
+LINES = Bounds()
+PROXY = "127.0.0.2"
+ENVIRONMENT = {"CARILLON_LONG_POLLS": "2", "CARILLON_TRUSTED_PROXIES": PROXY}
+#: gunicorn's own ways.
+OPEN_DOORS = ("--worker-class", "gthread", "--forwarder-headers", "SCRIPT_NAME,PATH_INFO")
+HEAD = b"Host: 127.0.0.1\r\n"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup: None, logs: Path) -> Iterator[Web]:
+    with serving(logs / "ours.log", **ENVIRONMENT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gthread(django_db_setup: None, logs: Path) -> Iterator[Web]:
+    with serving(logs / "gthread.log", *OPEN_DOORS, **ENVIRONMENT) as server:
+        yield server
+
+
+def _head(web: Web) -> socket.socket:
+    return _said(web, b"GET /livez HTTP/1.1\r\n" + HEAD + b"X-a: ")
+
+
+def _body(web: Web) -> socket.socket:
+    return _said(web, b"POST /admin/login/ HTTP/1.1\r\n" + HEAD + b"Content-Length: 100\r\n\r\nabc")
+
+
+def _chunk(web: Web) -> socket.socket:
+    """Bytes that look like the last chunk, within another that never ends."""
+    chunks = b"Transfer-Encoding: chunked\r\n\r\nff\r\n0\r\n\r\n"
+    return _said(web, b"POST /admin/login/ HTTP/1.1\r\n" + HEAD + chunks)
+
+
+def _never_closed(web: Web) -> socket.socket:
+    """Answered, and asked to close: the server ends the connection, the caller never does."""
+    return _said(web, b"GET /livez HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n")
+
+
+def _said(web: Web, words: bytes) -> socket.socket:
+    caller = web.connect()
+    caller.sendall(words)
+    return caller
+
+
+def _answers(web: Web, *, patience: float = 2) -> bool:
+    """Whether ``/livez``, and a page from the shared threads, answer ten times."""
+    try:
+        for _ in range(10):
+            assert web.ask("/livez", timeout=patience).status == 200
+            assert web.ask("/admin/login/", timeout=patience + 3).status == 200
+    except OSError:
+        return False
+    return True
+
+
+class TestCallersWhoNeverFinish:
+    ATTACKS = (_head, _body, _chunk, _never_closed)
+
+    def test_stop_nobody_else(self, web: Web) -> None:
+        for begin in self.ATTACKS:
+            with ExitStack() as callers:
+                for _ in range(3 * THREADS):
+                    callers.enter_context(begin(web))
+                assert _answers(web), begin.__name__
+
+    def test_control_stop_gthread(self, gthread: Web) -> None:
+        for begin in self.ATTACKS:
+            with ExitStack() as callers:
+                for _ in range(3 * THREADS):
+                    callers.enter_context(begin(gthread))
+                assert not _answers(gthread, patience=1), begin.__name__
+            wait_until(gthread.serves, timeout=120)
+
+    def test_make_room_for_the_next_of_their_address(self, web: Web) -> None:
+        with ExitStack() as callers:
+            began = [callers.enter_context(_head(web)) for _ in range(250)]
+            assert began[0].recv(100).startswith(b"HTTP/1.1 408 ")
+            assert _answers(web)
+            began[-1].settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                began[-1].recv(1)
+
+    def test_have_ten_seconds_for_the_head(self, web: Web) -> None:
+        with _head(web) as slow:
+            slow.settimeout(0.5)
+            began = time.monotonic()
+            while time.monotonic() - began < 15:
+                try:
+                    if said := slow.recv(100):
+                        break
+                except TimeoutError:
+                    slow.sendall(b"a")  # a byte now and then gains no time
+            assert said.startswith(b"HTTP/1.1 408 ")
+            assert 9 < time.monotonic() - began < 13
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    parts=st.lists(st.binary(min_size=1, max_size=30), max_size=4),
+    step=st.integers(1, 90),
+    form=st.integers(0, 2),
+)
+def test_a_request_is_whole_with_its_last_byte_and_not_before(
+    parts: list[bytes], step: int, form: int
+) -> None:
+    """However it is cut up. gunicorn's own parser, given the same bytes, wants no more of them."""
+    body = b"".join(parts)
+    head, sent = b"Content-Length: %d" % len(body), body
+    if form:  # in chunks, without a trailer or with one
+        chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (len(part), part) for part in parts)
+        head, sent = (
+            b"Transfer-Encoding: chunked",
+            chunks + b"0\r\n" + (b"\r\n" if form == 1 else b"A: b\r\n\r\n"),
+        )
+    request = b"POST / HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n\r\n" + sent
+    intake = Intake()
+    for at in range(0, len(request) - 1, step):
+        intake.feed(request[at : min(at + step, len(request) - 1)])
+        assert not intake.whole, request[: at + step]
+    intake.feed(request[-1:])
+    assert intake.whole
+    parser = RequestParser(Config(), iter([intake.take()]), ("192.0.2.1", 1))
+    assert next(parser).body.read() == body
+    assert (parser.unreader.take_buffered(), len(intake)) == (b"", 0)
+
+
+@pytest.fixture
+def keys() -> list[str]:
+    """Of tenants whose shares are all threads together."""
+    return [create_api_key(tenant=make_tenant(), name="tests", scopes=("read",))[1] for _ in range(5)]
+
+
+class TestLivez:
+    def test_answers_whatever_the_threads_do(self, web: Web, keys: list[str]) -> None:
+        assert _answers_beside(web, keys, "/livez")
+
+    def test_control_gthread_does_not(self, gthread: Web, keys: list[str]) -> None:
+        assert not _answers_beside(gthread, keys, "/livez")
+
+
+class TestCallsOfOneKey:
+    """Each of them slow, and more than there are threads: those of another key find some."""
+
+    def test_hold_up_no_other_keys(self, web: Web, keys: list[str]) -> None:
+        assert _answers_beside(web, keys[:1], "/api/v1/tenant", key=keys[1])
+
+    def test_stand_in_a_line_of_bounded_bytes(self, web: Web, keys: list[str]) -> None:
+        body = b'{"nonsense": "' + b"x" * 2_000_000 + b'"}'
+        head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HEAD + f"Authorization: Bearer {keys[0]}\r\n".encode()
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        fit = LINES.bytes_of_one // (len(head) + len(body))
+        with ExitStack() as opened, transaction.atomic(), connection.cursor() as cursor:
+            # Its key is looked at, whatever the call: all of them wait.
+            cursor.execute("LOCK TABLE tenants_apikey IN ACCESS EXCLUSIVE MODE")
+            callers = [opened.enter_context(_said(web, head + body)) for _ in range(OF_ONE + fit + 1)]
+            [refused], _, _ = select.select(callers, [], [], 10)
+            answer = refused.recv(2000).decode()
+            transaction.set_rollback(True)
+        assert answer.startswith("HTTP/1.1 429 Too Many Requests\r\n")
+        assert "\r\nRetry-After: 2\r\n" in answer
+        assert json.loads(answer.partition("\r\n\r\n")[2])["status"] == 429
+        assert web.ask("/api/v1/tenant", key=keys[0], timeout=10).status == 200
+
+    def test_control_hold_up_all_where_threads_are_not_shared(self, gthread: Web, keys: list[str]) -> None:
+        assert not _answers_beside(gthread, keys[:1], "/api/v1/tenant", key=keys[1])
+
+
+def _answers_beside(web: Web, keys: list[str], path: str, *, key: str = "") -> bool:
+    """Whether ``path`` is answered while twice as many calls as there are threads, by these keys, wait for a lock."""
+    askers = [
+        threading.Thread(target=_ask_quietly, args=(web, each)) for each in keys * (2 * THREADS // len(keys))
+    ]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE jobs_job IN ACCESS EXCLUSIVE MODE")
+        for asker in askers:
+            asker.start()
+        time.sleep(1)
+        try:
+            return bool(web.ask(path, key=key, timeout=2).status == 200)
+        except OSError:
+            return False
+        finally:
+            transaction.set_rollback(True)
+
+
+def _ask_quietly(web: Web, key: str) -> None:
+    try:
+        web.ask("/api/v1/jobs", key=key, timeout=30)
+    except OSError:
+        return  # the server was ended meanwhile
+
+
+class TestCallersWhoFinish:
+    """Bytes may come in any pieces: what is whole is served."""
+
+    def test_are_served_whatever_the_form(self, web: Web) -> None:
+        _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("read", "write"))
+        bearer = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        preview = {"schedule": {"type": "cron", "cron": "0 2 * * *", "timezone": "UTC"}, "count": 3}
+        body = json.dumps(preview).encode()
+        with closing(http.client.HTTPConnection(web.address, timeout=10)) as caller:
+            # The second in chunks: the API wants a length, and the connection goes on.
+            for sent, expected in (
+                (body, (200, 3)),
+                (iter([body[:9], body[9:]]), (411, 0)),
+                (body, (200, 3)),
+            ):
+                caller.request("POST", "/api/v1/schedules/preview", sent, bearer)
+                answer = caller.getresponse()
+                assert (answer.status, answer.read().count(b"T02:00:00Z")) == expected
+        lines = "".join(f"{name}: {value}\r\n" for name, value in bearer.items()).encode() + HEAD
+        head = b"POST /api/v1/schedules/preview HTTP/1.1\r\n" + lines
+        announced = head + b"Content-Length: %d\r\n" % len(body)
+        with web.connect() as caller:  # by the byte
+            for at in range(len(announced + b"\r\n" + body)):
+                caller.sendall((announced + b"\r\n" + body)[at : at + 1])
+            assert caller.recv(100).startswith(b"HTTP/1.1 200 ")
+        with web.connect() as caller:  # after leave
+            caller.sendall(announced + b"Expect: 100-continue\r\n\r\n")
+            assert caller.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            caller.sendall(body)
+            assert b"HTTP/1.1 200 " in caller.recv(100)
+        with web.connect() as caller:  # three at once
+            caller.sendall((announced + b"\r\n" + body) * 2 + announced + b"Connection: close\r\n\r\n" + body)
+            assert _all(caller).count(b"HTTP/1.1 200 ") == 3
+
+    def test_are_refused_what_is_too_long_or_in_two_lengths(self, web: Web) -> None:
+        _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("write",))
+        head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HEAD + f"Authorization: Bearer {key}\r\n".encode()
+        head += b"Content-Type: application/json\r\n"
+        with _said(web, head + b"Content-Length: 99999999\r\n\r\n" + b" " * MAX_BODY_BYTES) as caller:
+            answer = _all(caller, end=b"}")
+            assert answer.startswith(b"HTTP/1.1 413 ")
+            assert b"urn:carillon:problem" in answer
+        both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /livez HTTP/1.1\r\n\r\n"
+        with _said(web, head + both) as caller:
+            answer = _all(caller)
+            assert (answer[:13], answer.count(b"HTTP/1.1 ")) == (b"HTTP/1.1 400 ", 1)
+
+
+def _all(caller: socket.socket, *, end: bytes = b"") -> bytes:
+    """What comes until the server ends the connection, or says ``end`` last."""
+    said = b""
+    while data := caller.recv(65536):
+        said += data
+        if end and said.endswith(end):
+            break
+    return said
+
+
+class TestAPathInAHeader:
+    """A proxy that lets ``/api/`` through alone must not be got round by ``SCRIPT_NAME``, not even by the proxy."""
+
+    @staticmethod
+    def _asked(web: Web) -> int:
+        host, port = web.address.split(":")
+        caller = http.client.HTTPConnection(host, int(port), timeout=10, source_address=(PROXY, 0))
+        with closing(caller):
+            caller.request("GET", "/api/admin/login/", headers={"SCRIPT_NAME": "/api"})
+            return caller.getresponse().status
+
+    def test_leads_nowhere(self, web: Web) -> None:
+        assert self._asked(web) == 404
+
+    def test_control_leads_gunicorn_on(self, gthread: Web) -> None:
+        assert self._asked(gthread) == 200
+
+
+class TestATlsThatAHeaderClaims:
+    @pytest.fixture(autouse=True)
+    def over_tls(self, settings: Any) -> None:
+        settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+        settings.SECURE_SSL_REDIRECT = True
+
+    @staticmethod
+    def _asked(peer: str) -> int:
+        return (
+            Client(REMOTE_ADDR=peer).get("/admin/login/", headers={"X-Forwarded-Proto": "https"}).status_code
+        )
+
+    @pytest.mark.parametrize(
+        ("peer", "status"), [("127.0.0.1", 200), ("::1", 200), ("203.0.113.1", 301), ("", 301)]
+    )
+    def test_is_believed_of_our_proxies_alone(self, peer: str, status: int) -> None:
+        assert self._asked(peer) == status
+
+    def test_control_without_the_check_is_believed(self, settings: Any) -> None:
+        settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.endswith("believe_proxies")]
+        assert self._asked("203.0.113.1") == 200
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "caller"),
+    [
+        ("127.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("127.0.0.1", "192.0.2.9, 198.51.100.1", "198.51.100.1"),
+        ("127.0.0.1", "198.51.100.1, 127.0.0.3", "198.51.100.1"),
+        ("::ffff:127.0.0.1", "2001:db8::1", "2001:db8::1"),
+        ("203.0.113.1", "198.51.100.1", "203.0.113.1"),
+        ("127.0.0.1", "nonsense", "127.0.0.1"),
+        ("127.0.0.1", "198.51.100.1, nonsense", "127.0.0.1"),
+    ],
+)
+def test_a_caller_is_the_last_hop_that_is_no_proxy_of_ours(peer: str, said: str, caller: str) -> None:
+    assert trusted_proxies().caller(peer, said) == caller
+
+
+@pytest.mark.parametrize("url", ["http://[v1.fe80::1]/", "http://h:+80/", "http://h:\uff18\uff10/"])
+def test_a_url_that_reads_as_something_else_ends_a_stored_job_for_good(url: str, job_types: None) -> None:
+    """Its payload is judged again before it is sent. Control: yarl, which would send it, takes each."""
+    assert URL(url).host
+    with pytest.raises(InvalidInput) as refused:
+        registry.get("webhook").parse({"url": url})
+    assert set(refused.value.errors) == {"payload.url"}
+    assert outcome.invalid_payload(refused.value).permanent

@@ -1,0 +1,101 @@
+"""Turns of requests for a web process's threads, by key."""
+
+import random
+from collections import Counter, deque
+
+import pytest
+
+from scheduler_project.web.turns import Bounds, Turn, Turns, whose
+
+ACME, BRAVO = ("a", False), ("b", False)
+NOW, LATER = Turn.NOW, Turn.LATER
+WIDE = Bounds(requests_of_one=10**6, bytes_of_one=10**9, requests_in_all=10**6, bytes_in_all=10**9)
+
+
+class TestTurns:
+    def test_let_one_key_take_up_no_more_than_its_share_and_the_rest_in_order(self) -> None:
+        turns: Turns[int] = Turns(of_one=2, waiting=1)
+        assert [turns.begin(n, ACME, held=1) for n in range(4)] == [NOW, NOW, LATER, LATER]
+        assert turns.begin(9, BRAVO, held=1) is NOW
+        assert [turns.end(ACME) for _ in range(4)] == [2, 3, None, None]
+        assert [turns.begin(n, ACME, held=1) for n in range(3)] == [NOW, NOW, LATER]
+
+    def test_count_calls_that_wait_by_themselves(self) -> None:
+        turns: Turns[int] = Turns(of_one=1, waiting=2)
+        claims = (ACME[0], True)
+        assert [turns.begin(n, claims, held=1) for n in range(3)] == [NOW, NOW, LATER]
+        assert turns.begin(3, ACME, held=1) is NOW
+
+    @pytest.mark.parametrize(
+        ("bounds", "held", "in_line"),
+        [
+            (Bounds(requests_of_one=3), 1, 3),
+            (Bounds(bytes_of_one=10), 4, 2),
+            (Bounds(bytes_of_one=10), 11, 1),
+        ],
+    )
+    def test_refuse_one_key_what_its_line_does_not_hold(
+        self, bounds: Bounds, held: int, in_line: int
+    ) -> None:
+        turns: Turns[int] = Turns(of_one=1, waiting=1, bounds=bounds)
+        assert turns.begin(-1, ACME, held=held) is NOW
+        assert [turns.begin(n, ACME, held=held) for n in range(in_line)] == [LATER] * in_line
+        assert turns.begin(99, ACME, held=held) is Turn.KEY_FULL
+        assert [turns.begin(n, BRAVO, held=held) for n in range(2)] == [NOW, LATER]
+        # What was taken up holds no place, and what was refused does not come.
+        assert turns.end(ACME) == 0
+        assert turns.begin(50, ACME, held=held) is LATER
+        assert [turns.end(ACME) for _ in range(in_line + 1)] == [*range(1, in_line), 50, None]
+
+    @pytest.mark.parametrize("bounds", [Bounds(requests_in_all=3), Bounds(bytes_in_all=14)])
+    def test_refuse_all_keys_what_no_line_has_room_for(self, bounds: Bounds) -> None:
+        turns: Turns[int] = Turns(of_one=1, waiting=1, bounds=bounds)
+        keys = [(str(n), False) for n in range(5)]
+        assert [turns.begin(n, key, held=4) for n, key in enumerate(keys)] == [NOW] * 5
+        said = [turns.begin(n, key, held=4) for n, key in enumerate(keys)]
+        assert said == [LATER] * 3 + [Turn.ALL_FULL] * 2
+        assert turns.begin(9, ("new", False), held=4) is NOW
+        assert turns.end(keys[0]) == 0
+        assert turns.begin(10, keys[4], held=4) is LATER
+
+    def test_forget_nobody_and_remember_nobody_when_all_have_ended(self) -> None:
+        rng, turns = random.Random(1), Turns[int](of_one=2, waiting=1, bounds=WIDE)
+        keys = [(str(n), n % 3 == 0) for n in range(9)]
+        of = {n: rng.choice(keys) for n in range(2_000)}
+        coming, at_work, done = deque(of), set(), []
+        while coming or at_work:
+            if coming and rng.random() < 0.6:
+                request = coming.popleft()
+                turn = turns.begin(request, of[request], held=request)
+                at_work |= {request} if turn is NOW else set()
+                assert turn in (NOW, LATER)
+            elif at_work:
+                at_work.remove(ended := rng.choice(sorted(at_work)))
+                done.append(ended)
+                following = turns.end(of[ended])
+                at_work |= set() if following is None else {following}
+            assert all(
+                count <= (1 if key[1] else 2) for key, count in Counter(of[n] for n in at_work).items()
+            )
+        assert sorted(done) == list(of)
+        assert not turns._at_work
+        assert not turns._lines
+        assert not turns._bytes
+        assert (turns._requests_in_all, turns._bytes_in_all) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"GET /api/v1/jobs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n", ("k", False)),
+        (b"GET /api/v1/jobs HTTP/1.1\r\nauthorization:Bearer k\r\nHost: a\r\n\r\n", ("k", False)),
+        (b"POST /api/v1/worker/claim HTTP/1.1\r\nAuthorization: Bearer k\r\n\r\n", ("k", True)),
+        (b"GET /api/v1/events?types=a HTTP/1.1\r\nAuthorization: Bearer k\r\n\r\n", ("k", True)),
+        (b"GET /api/v1/eventsx HTTP/1.1\r\nAuthorization: Bearer k\r\n\r\n", ("k", False)),
+        (b"GET / HTTP/1.1\r\nAuthorization: bearer  \x0b \xa0k\xa0 \r\n\r\n", ("k", False)),
+        (b"GET / HTTP/1.1\r\nAuthorization: \r\n\r\n", None),
+        (b"GET /admin/ HTTP/1.1\r\nHost: a\r\nX: authorization: b\r\n\r\n", None),
+    ],
+)
+def test_a_request_is_of_the_key_it_names(head: bytes, expected: object) -> None:
+    assert whose(head) == expected
