@@ -1,5 +1,6 @@
-"""What all tests share: a clock that can be set, and job types that are gone after the test."""
+"""What all tests share: a clock that can be set, and job types and requests that are gone after the test."""
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ from django.db import connection
 
 from jobs.handlers import registry
 from jobs.store import history
+from stage.waiting import wait_until
 from tenants import recent_keys
 from tests import factories
 
@@ -49,3 +51,19 @@ def job_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """The built-in job types are loaded, and types registered by the test are gone after it."""
     registry.load()
     monkeypatch.setattr(registry, "_types", dict(registry._types))
+
+
+@pytest.fixture
+def requests_end(live_server: object) -> Iterator[None]:
+    """No request to the live server outlives the test, whose clients have ended by then.
+
+    One that did would fail in the next test, and Django's test client takes whatever fails in its process for its own.
+    """
+    before = set(threading.enumerate())
+    yield
+
+    def serving() -> list[str]:
+        left = [thread.name for thread in threading.enumerate() if thread not in before]
+        return [name for name in left if "process_request_thread" in name]
+
+    wait_until(lambda: not serving(), 30, what="the live server to answer its last request")

@@ -73,7 +73,11 @@ class TestTail:
 
 
 class TestTheInstalledCommand:
-    def test_follows_a_server_live(self, owner: Caller, live_server: Any) -> None:
+    @pytest.mark.usefixtures("requests_end")
+    def test_follows_a_server_live(
+        self, owner: Caller, live_server: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(streams, "QUIET_SECONDS", 0.2)  # so it sees soon that nobody reads any more
         environment = {"CARILLON_URL": live_server.url, "CARILLON_API_KEY": str(owner.token)}
         owner.post("/jobs", noop_job(name="before"))
         command = [sys.executable, "-m", "carillon", "tail", "--after", "start", "--count", "2", "-o", "json"]

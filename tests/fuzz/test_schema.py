@@ -32,6 +32,7 @@ def keys(transactional_db: None, job_types: None) -> list[str]:
     return [str(caller.token) for caller in callers]
 
 
+@pytest.mark.usefixtures("requests_end")
 @pytest.mark.parametrize("number", [0, 1] if LONG else [0])
 def test_the_api_answers_as_it_is_described(
     number: int, keys: list[str], live_server: Any, tmp_path: Path
