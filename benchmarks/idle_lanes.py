@@ -18,8 +18,8 @@ from benchmarks.stage import BenchError, Stage
 TENANTS = 15_000
 PRIORITIES = 4
 FAR = timedelta(hours=1)
-CALM_SECONDS, LEAST_SECONDS = 15.0, 5.0
-BURSTS, LEAST_BURSTS, AT_ONCE = 20, 5, 10
+CALM_SECONDS, MIN_SECONDS = 15.0, 5.0
+BURSTS, MIN_BURSTS, AT_ONCE = 20, 5, 10
 #: After the first turns, which connect and prepare.
 LEAD = timedelta(seconds=2)
 SECOND = timedelta(seconds=1)
@@ -75,11 +75,11 @@ def _turns(stage: Stage, tenants: int, scale: float) -> Turns:
     stage.settle()
     with leading(stage) as leader:
         stage.pause(
-            f"{tenants * PRIORITIES:,} lanes, nothing due", max(LEAST_SECONDS, CALM_SECONDS * min(1.0, scale))
+            f"{tenants * PRIORITIES:,} lanes, nothing due", max(MIN_SECONDS, CALM_SECONDS * min(1.0, scale))
         )
     idle = _settled(leader.turns())
     with leading(stage) as leader:
-        bursts = max(LEAST_BURSTS, int(BURSTS * min(1.0, scale)))
+        bursts = max(MIN_BURSTS, int(BURSTS * min(1.0, scale)))
         carillon.add_bursts(stage, "burst", AT_ONCE, bursts=bursts, every=SECOND, due_in=LEAD)
         stage.pause(
             f"{tenants * PRIORITIES:,} lanes, {AT_ONCE} due a second",

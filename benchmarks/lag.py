@@ -19,7 +19,7 @@ from benchmarks.report import Report, Row, percentile
 from benchmarks.stage import WORKER_PROCESSES, Actor, Stage
 
 JOBS = 60
-SECONDS, LEAST_SECONDS = 30.0, 6.0
+SECONDS, MIN_SECONDS = 30.0, 6.0
 #: 2 to 10 s, no two alike: in step they would make a small herd every few seconds, which is not calm.
 INTERVALS = [timedelta(seconds=2 + 8 * i / JOBS) for i in range(JOBS)]
 CAPACITY_TRIGGERS = 20_000
@@ -31,7 +31,7 @@ SETTLING_SECONDS = 40.0
 
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shortens the watches and shrinks the load that capacity is measured with."""
-    seconds = max(LEAST_SECONDS, SECONDS * scale)
+    seconds = max(MIN_SECONDS, SECONDS * scale)
     calm, our_weight = _ours(stage, seconds)
     theirs, their_weight = _peer(stage, seconds)
     capacity, half = _at_half(stage, seconds, scale)

@@ -16,7 +16,7 @@ from benchmarks.stage import Stage
 
 MISSED = 40_000
 SECOND = timedelta(seconds=1)
-CALM_SECONDS, WATCH_SECONDS, LEAST_SECONDS = 10.0, 40.0, 5.0
+CALM_SECONDS, WATCH_SECONDS, MIN_SECONDS = 10.0, 40.0, 5.0
 POLL_SECONDS = 0.1
 #: The job's grace is a minute: what it missed later than this may not have been missed yet.
 GRACE = timedelta(seconds=70)
@@ -37,7 +37,7 @@ _LEFT = """
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks what was missed and the watch."""
     missed = max(100, int(MISSED * scale))
-    watch = max(LEAST_SECONDS, WATCH_SECONDS * min(1.0, scale))
+    watch = max(MIN_SECONDS, WATCH_SECONDS * min(1.0, scale))
     stage.empty()
     with leading(stage) as leader:
         calm = others.add(stage, "calm", seconds=CALM_SECONDS)

@@ -21,7 +21,7 @@ JOBS = 10_000
 AWAY = timedelta(days=9)
 SECONDS = 150.0
 #: Twice as long as the first crowd takes, below.
-SHORTEST_SECONDS = 20.0
+MIN_SECONDS = 20.0
 #: Not the warm-up's, whose jobs have no timeline: their firings cannot be audited.
 TENANT = "away"
 MINUTE = timedelta(minutes=1)
@@ -76,7 +76,7 @@ class Course:
 
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the number of jobs and the time it is watched."""
-    jobs, seconds = int(JOBS * scale), max(SHORTEST_SECONDS, SECONDS * min(1.0, scale))
+    jobs, seconds = int(JOBS * scale), max(MIN_SECONDS, SECONDS * min(1.0, scale))
     calm = _watch(stage, jobs, away=timedelta(), seconds=seconds)
     after = _watch(stage, jobs, away=AWAY, seconds=seconds)
     ours, theirs = percentile(after.lags, 0.99), percentile(calm.lags, 0.99)

@@ -18,7 +18,7 @@ from benchmarks.carillon.rows import grow
 from benchmarks.report import Report, Row, percentile
 from benchmarks.stage import Stage
 
-CALM_SECONDS, HELD_SECONDS, LEAST_SECONDS = 10.0, 30.0, 8.0
+CALM_SECONDS, HELD_SECONDS, MIN_SECONDS = 10.0, 30.0, 8.0
 TAKEN_BACK_WITHIN_SECONDS = 60.0
 #: Until it is stuck, the leader is not to see it.
 FAR = timedelta(hours=1)
@@ -34,7 +34,7 @@ _STICK = """
 
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shortens how long the lock is held."""
-    held = max(LEAST_SECONDS, HELD_SECONDS * min(1.0, scale))
+    held = max(MIN_SECONDS, HELD_SECONDS * min(1.0, scale))
     stage.empty()
     with leading(stage) as leader:
         calm = others.add(stage, "calm", seconds=CALM_SECONDS)

@@ -19,7 +19,7 @@ from benchmarks.report import Report, Row
 from benchmarks.stage import BenchError, Stage
 
 WEIGHTS = range(1, 9)
-TENANTS, LEAST_TENANTS = 1_000, 80
+TENANTS, MIN_TENANTS = 1_000, 80
 SLOTS = 256
 SECONDS = 10.0
 #: Triggers of a tenant for each of its weight: more than a machine dispatches in the time.
@@ -48,7 +48,7 @@ class Tenant:
 
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the number of tenants."""
-    each = max(LEAST_TENANTS, int(TENANTS * min(1.0, scale))) // len(WEIGHTS)
+    each = max(MIN_TENANTS, int(TENANTS * min(1.0, scale))) // len(WEIGHTS)
     deepest = int(DEPTH * TENANTS / (each * len(WEIGHTS)))
     stage.empty()
     for weight in WEIGHTS:

@@ -17,11 +17,11 @@ from benchmarks.stage import Stage
 from chaos.stage.proxy import Proxies, Weather
 
 DELAYS_MS = (0, 20, 200, 2_000)
-RATED, LEAST_RATED = 300, 10
+RATED, MIN_RATED = 300, 10
 EVERY = timedelta(milliseconds=500)
 RATE = {"rate_per_second": 10_000, "rate_burst": 10_000}
 UNRATED_PER_SECOND = 20
-WATCH_SECONDS, LEAST_SECONDS = 20.0, 6.0
+WATCH_SECONDS, MIN_SECONDS = 20.0, 6.0
 LEAD = timedelta(seconds=1)
 UNRATED = "unrated"
 
@@ -60,8 +60,8 @@ class Course:
 
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the tenants and the watches."""
-    rated = max(LEAST_RATED, int(RATED * min(1.0, scale)))
-    seconds = max(LEAST_SECONDS, WATCH_SECONDS * min(1.0, scale))
+    rated = max(MIN_RATED, int(RATED * min(1.0, scale)))
+    seconds = max(MIN_SECONDS, WATCH_SECONDS * min(1.0, scale))
     found = {delay_ms: _course(stage, delay_ms, rated, seconds) for delay_ms in DELAYS_MS}
     worst = max(found.values(), key=lambda course: percentile(course.lags, 0.99))
     ours, peer = percentile(worst.lags, 0.99), percentile(found[0].lags, 0.99)

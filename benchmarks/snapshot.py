@@ -18,12 +18,12 @@ from benchmarks.report import Report, Row, percentile
 from benchmarks.stage import Stage
 
 TENANTS, JOBS, TRIGGERS = 10, 1_000, 100
-LEAST_JOBS = 20
+MIN_JOBS = 20
 BURSTS, AT_ONCE = 15, 10
 SECOND, LEAD = timedelta(seconds=1), timedelta(seconds=3)
 FAR = timedelta(hours=1)
 #: Seconds that the leader is given for each trigger; then what it did so far must do.
-PATIENCE_EACH, LEAST_PATIENCE = 0.001, 60.0
+PATIENCE_EACH, MIN_PATIENCE = 0.001, 60.0
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM jobs_trigger WHERE phase = 'pending' AND due_at < clock_timestamp())
 """
@@ -87,7 +87,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
 
 
 def _course(stage: Stage, scale: float, *, old_snapshot: bool) -> Course:
-    jobs = max(LEAST_JOBS, int(JOBS * scale))
+    jobs = max(MIN_JOBS, int(JOBS * scale))
     count = TENANTS * jobs * TRIGGERS
     stage.empty()
     carillon.add_crowd(stage, "crowd", TENANTS, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
@@ -96,7 +96,7 @@ def _course(stage: Stage, scale: float, *, old_snapshot: bool) -> Course:
     stage.settle()
     what = f"{count:,} triggers " + ("beside an old snapshot" if old_snapshot else "without a reader")
     with _reader(stage) if old_snapshot else nullcontext(), leading(stage) as leader:
-        patience = max(LEAST_PATIENCE, PATIENCE_EACH * count)
+        patience = max(MIN_PATIENCE, PATIENCE_EACH * count)
         dry = stage.wait(what, lambda: not stage.value(_LEFT), timeout_seconds=patience, poll_seconds=1)
         drained_at = time.monotonic()
         carillon.add_bursts(stage, "burst", AT_ONCE, bursts=BURSTS, every=SECOND, due_in=LEAD)

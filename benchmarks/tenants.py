@@ -17,9 +17,9 @@ from benchmarks.stage import Stage
 
 SIZES = (1, 100, 1_000, 4_000, 10_000)
 JOBS, TRIGGERS = 30, 10
-WATCH_SECONDS, LEAST_SECONDS = 20.0, 5.0
+WATCH_SECONDS, MIN_SECONDS = 20.0, 5.0
 #: Of the one tenant in a small run.
-LEAST_JOBS_OF_ONE = 3_000
+MIN_JOBS_OF_ONE = 3_000
 NEWCOMERS = 10
 #: From when newcomers are made until the first of their triggers is due, and from the last one until the watch ends.
 LEAD, TAIL = timedelta(seconds=1), timedelta(seconds=2)
@@ -72,8 +72,8 @@ class Course:
 def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the crowds and the watch."""
     sizes = list(dict.fromkeys(max(1, int(size * scale)) for size in SIZES))
-    seconds = max(LEAST_SECONDS, WATCH_SECONDS * min(1.0, scale))
-    alone = max(LEAST_JOBS_OF_ONE, JOBS * sizes[-1])
+    seconds = max(MIN_SECONDS, WATCH_SECONDS * min(1.0, scale))
+    alone = max(MIN_JOBS_OF_ONE, JOBS * sizes[-1])
     found = {size: _course(stage, size, alone if size == 1 else JOBS, seconds) for size in sizes}
     one, most = found[sizes[0]], found[sizes[-1]]
     return Report(

@@ -23,8 +23,8 @@ URL, KEY = "CARILLON_URL", "CARILLON_API_KEY"
 TIMEOUT = (5.0, 60.0)
 #: Between repetitions.
 PAUSES_SECONDS = (0.5, 1.0, 2.0)
-LONGEST_PAUSE_SECONDS = 30.0
-MOST_A_PAGE = 200
+MAX_PAUSE_SECONDS = 30.0
+MAX_PAGE_SIZE = 200
 pause = time.sleep
 
 
@@ -57,7 +57,7 @@ class Client:
     def rows(self, path: str, *, limit: int | None, **parameters: Any) -> Iterator[dict[str, Any]]:
         """The rows of a list, page after page, up to ``limit`` (None: all of them)."""
         query = {name: value for name, value in parameters.items() if value is not None}
-        query["page_size"] = min(limit or MOST_A_PAGE, MOST_A_PAGE)
+        query["page_size"] = min(limit or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
         left = limit
         while left is None or left > 0:
             page = self.get(path, **query)
@@ -170,7 +170,7 @@ def _asks_to_repeat(answer: requests.Response) -> bool:
 
 def _seconds_asked_for(answer: requests.Response) -> float | None:
     given = answer.headers.get("Retry-After", "")
-    return min(float(given), LONGEST_PAUSE_SECONDS) if given.isascii() and given.isdigit() else None
+    return min(float(given), MAX_PAUSE_SECONDS) if given.isascii() and given.isdigit() else None
 
 
 def connect() -> Client:

@@ -20,7 +20,7 @@ from django.db.models import Q
 from tenants.clock import DatabaseNow, database_now
 from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS, ApiKey, Tenant
 from tenants.quotas import NAMES
-from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate_signing_secret
+from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP, rotate_signing_secret
 
 #: Columns of a tenant that may change. Services and receivers know it by its slug.
 CHANGEABLE = ("name", "status", "queues", "disabled_types", "require_if_match", "all_events", *NAMES)
@@ -102,10 +102,8 @@ def rotate_api_key(*, key: ApiKey, overlap: timedelta = DEFAULT_OVERLAP) -> tupl
 
     Raises ``ValidationError`` for a key that is revoked or has expired, and for an overlap over 30 days.
     """
-    if not timedelta() <= overlap <= LONGEST_OVERLAP:
-        raise ValidationError(
-            {"overlap_seconds": f"Must be from 0 to {LONGEST_OVERLAP.total_seconds():.0f}."}
-        )
+    if not timedelta() <= overlap <= MAX_OVERLAP:
+        raise ValidationError({"overlap_seconds": f"Must be from 0 to {MAX_OVERLAP.total_seconds():.0f}."})
     with transaction.atomic():
         present = ApiKey.objects.select_for_update().select_related("tenant").get(id=key.id)
         now = database_now()

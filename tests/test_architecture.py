@@ -15,8 +15,8 @@ CODE = [
     for path in sorted((ROOT / package).rglob("*.py"))
     if "migrations" not in path.parts
 ]
-MOST_LINES = 400
-MOST_MODULES = 12
+MAX_LINES = 400
+MAX_MODULES = 12
 
 
 def relative(path: Path) -> str:
@@ -50,13 +50,13 @@ class TestLayers:
 class TestSizes:
     def test_no_module_is_longer_than_400_lines(self) -> None:
         lengths = {relative(path): len(path.read_text().splitlines()) for path in CODE}
-        assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+        assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
 
     def test_no_folder_holds_more_than_a_dozen_modules(self) -> None:
         counts = Counter(
             relative(path.parent) for path in CODE if path.name != "__init__.py" or defines_something(path)
         )
-        assert {name: count for name, count in counts.items() if count > MOST_MODULES} == {}
+        assert {name: count for name, count in counts.items() if count > MAX_MODULES} == {}
 
 
 class TestNames:

@@ -16,7 +16,7 @@ COLUMNS = ("scheduled_for", "state", "reason", "attempt_count", "job_type", "job
 ATTEMPT_COLUMNS = (
     "started_at", "number", "state", "duration_seconds", "error_code", "http_status", "worker", "trigger_id",
 )  # fmt: skip
-MOST_IDS = 1000
+MAX_IDS = 1000
 OfJob = Annotated[str | None, typer.Option("--job", help="A job's name or id.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Such as exhausted.")]
 After = Annotated[str | None, typer.Option("--after", help="Scheduled for this instant or later (RFC 3339).")]
@@ -92,8 +92,8 @@ def replay_dead_letters(
     ways = [bool(triggers), bool(wanted or job), everything]
     if sum(ways) != 1:
         raise Misuse("Name triggers, or give filters, or --all: one of the three.")
-    if triggers and len(triggers) > MOST_IDS:
-        raise Misuse(f"At most {MOST_IDS} triggers at once.")
+    if triggers and len(triggers) > MAX_IDS:
+        raise Misuse(f"At most {MAX_IDS} triggers at once.")
     client = connect()
     if job is not None:
         wanted["job"] = job_id(client, job)

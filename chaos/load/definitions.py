@@ -112,7 +112,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
 #: How long the executions of jobs that may drop firings take, in periods: now and then the next one finds them at work.
 _BUSY = (0.4, 1.4)
 #: Well within its time-out: what is given up is tried again, and the receiver saw it twice.
-LONGEST_SECONDS = 7.0
+MAX_SECONDS = 7.0
 
 SHARED_CRON = "*/5 * * * * ?"
 SHARED_SECONDS = (0.2, 0.5)
@@ -137,7 +137,7 @@ def plans(
         every = rng.randint(*periods)
         if "seconds" not in kind and kind.get("overlap_policy"):
             every = min(every, periods[0] + 3)
-            kind["seconds"] = min(LONGEST_SECONDS, round(every * rng.uniform(*_BUSY), 1))
+            kind["seconds"] = min(MAX_SECONDS, round(every * rng.uniform(*_BUSY), 1))
         yield Plan(tenant=tenant, name=f"job{n}", schedule=_schedule(rng, every), **kind)
 
 

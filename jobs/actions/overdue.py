@@ -22,7 +22,7 @@ from jobs.store.catchup.walk import Past
 from jobs.store.jobs import Firing, schedule_of
 
 #: A longer run of skipped firings is one record (DESIGN §9).
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def owed(*, job: Job, now: datetime, paused_at: datetime | None = None, ending: 
     An active job's are split as the leader does: what was missed is caught up with by the job's policy as it is before
     the change, what is within its grace becomes triggers, which go the way of all that are due. With ``ending`` what
     was missed is skipped for ``misfire``. Of a job that is paused since ``paused_at``, what fell due before goes the
-    same way; what fell due since becomes triggers, for the caller to skip, or if there are more than ``MOST_ROWS`` is
+    same way; what fell due since becomes triggers, for the caller to skip, or if there are more than ``MAX_ROWS`` is
     skipped for ``paused``; what jitter makes due later becomes triggers. Raises ``ScheduleError``.
     """
     if job.next_fire_at is None or job.next_fire_at > now:
@@ -93,10 +93,10 @@ def _soon(job: Job, since: datetime, until: datetime, reason: str = "") -> Debt:
 
 
 def _first_instants(job: Job, since: datetime, until: datetime) -> tuple[list[datetime], datetime | None]:
-    """The first ``MOST_ROWS`` instants from ``since`` to ``until``, and the one after them, if there are more."""
+    """The first ``MAX_ROWS`` instants from ``since`` to ``until``, and the one after them, if there are more."""
     times = timetable(schedule_of(job), after=since - TICK, until=until)
-    instants = [times.nth(index) for index in range(min(len(times), MOST_ROWS))]
-    return instants, times.nth(MOST_ROWS) if len(times) > MOST_ROWS else None
+    instants = [times.nth(index) for index in range(min(len(times), MAX_ROWS))]
+    return instants, times.nth(MAX_ROWS) if len(times) > MAX_ROWS else None
 
 
 def _stretch(job: Job, from_at: datetime, until_at: datetime) -> Past:

@@ -20,8 +20,8 @@ from jobs.models.trigger import DEAD_LETTERS, DISPATCHABLE
 from jobs.store.insight import clocks, workers
 from tenants.clock import database_now
 
-MOST_COUNTED = 1000
-MOST_CLOCKS = 20
+MAX_COUNTED = 1000
+MAX_CLOCKS = 20
 LATELY = timedelta(hours=24)
 
 
@@ -47,7 +47,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 def reigns(now: Any) -> list[dict[str, Any]]:
     """Each beat that lives and what it leads; and what ran out, as nobody's, while the rest of its division is led."""
-    leases = list(Lease.objects.order_by("name")[:MOST_COUNTED])
+    leases = list(Lease.objects.order_by("name")[:MAX_COUNTED])
     led = {_division(lease) for lease in leases if lease.expires_at > now}
     expired = [lease for lease in leases if lease.expires_at <= now and not _is_presence(lease)]
     nobodys = [lease for lease in expired if not led or _division(lease) in led]
@@ -91,7 +91,7 @@ def clock_rows() -> list[dict[str, Any]]:
             "offset": f"{row.offset_seconds:+.3f} s",
             "far": abs(row.offset_seconds) - row.within_seconds > clocks.TOLERATED_SECONDS,
         }
-        for row in clocks.present(limit=MOST_CLOCKS)
+        for row in clocks.present(limit=MAX_CLOCKS)
     ]
 
 
@@ -116,6 +116,6 @@ def in_flight(present: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def bounded_count(rows: QuerySet[Any]) -> str:
-    """How many rows there are, as far as ``MOST_COUNTED``."""
-    count = len(rows.order_by().values_list("pk", flat=True)[: MOST_COUNTED + 1])
-    return f"{MOST_COUNTED:,}+" if count > MOST_COUNTED else str(count)
+    """How many rows there are, as far as ``MAX_COUNTED``."""
+    count = len(rows.order_by().values_list("pk", flat=True)[: MAX_COUNTED + 1])
+    return f"{MAX_COUNTED:,}+" if count > MAX_COUNTED else str(count)

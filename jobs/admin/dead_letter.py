@@ -26,7 +26,7 @@ from jobs.models.trigger import DEAD_LETTERS
 from tenants.console import back_to
 
 #: One click replays so many, so that it ends within a request; the next click takes the next.
-MOST_AT_ONCE = 10_000
+MAX_AT_ONCE = 10_000
 
 
 class ReasonFilter(DropdownFilter):
@@ -107,7 +107,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     @button(
         "Replay all that match",
         asks="Every dead letter that the filter and search of this list match runs once more, on all its pages, "
-        f"up to {MOST_AT_ONCE:,} at a click: fresh retry budget, same idempotency key.",
+        f"up to {MAX_AT_ONCE:,} at a click: fresh retry budget, same idempotency key.",
         icon="replay",
     )
     def replay_matching(self, request: HttpRequest, form: Any) -> HttpResponseBase:
@@ -117,7 +117,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     def _replay(self, request: HttpRequest, matching: QuerySet[Trigger]) -> None:
         """Replay the oldest of ``matching`` and say how many, and whether that was all."""
         dead = matching.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
-        beyond = dead.values_list("id", flat=True)[MOST_AT_ONCE : MOST_AT_ONCE + 1].first()
+        beyond = dead.values_list("id", flat=True)[MAX_AT_ONCE : MAX_AT_ONCE + 1].first()
         try:
             count = replay_dead_letters(
                 tenant=None, queryset=dead if beyond is None else dead.filter(id__lt=beyond)

@@ -42,7 +42,7 @@ from jobs.models import Job, SkippedRange, Trigger
 from jobs.shapes.schedule import COMMON, OWN
 from tenants.clock import DatabaseNow, database_now
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 #: The buttons that can succeed, by the job's status.
 FITTING = {
     JobStatus.ACTIVE: ("run_now", "pause", "cancel", "delete_for_good"),
@@ -233,7 +233,7 @@ def schedule_text(job: Job) -> str:
 def overview(job: Job) -> dict[str, Any]:
     """What a job's page says above its form: status, the latest firings, the next ones in UTC and the zone."""
     now = database_now()
-    instants, problem = next_instants(job, now=now, limit=MOST_SHOWN)
+    instants, problem = next_instants(job, now=now, limit=MAX_SHOWN)
     zone = UTC if problem else load_zone(job.timezone)
     return {
         "status": state_label("deleted" if job.deleted_at else job.status, job.status_reason),
@@ -253,10 +253,10 @@ def _recent(job: Job, *, now: datetime) -> list[dict[str, Any]]:
     """The latest triggers and ranges of skipped firings, together by time."""
     triggers = Trigger.objects.filter(job_id=job.id, scheduled_for__lte=now).order_by("-scheduled_for")
     ranges = SkippedRange.objects.filter(job_id=job.id).order_by("-until_at")
-    rows = [(trigger.scheduled_for, _fired(trigger)) for trigger in triggers[:MOST_SHOWN]]
-    rows += [(skipped.until_at, _skipped(skipped)) for skipped in ranges[:MOST_SHOWN]]
+    rows = [(trigger.scheduled_for, _fired(trigger)) for trigger in triggers[:MAX_SHOWN]]
+    rows += [(skipped.until_at, _skipped(skipped)) for skipped in ranges[:MAX_SHOWN]]
     rows.sort(key=itemgetter(0), reverse=True)
-    return [shown for _, shown in rows[:MOST_SHOWN]]
+    return [shown for _, shown in rows[:MAX_SHOWN]]
 
 
 def _fired(trigger: Trigger) -> dict[str, Any]:

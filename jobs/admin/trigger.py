@@ -33,7 +33,7 @@ from jobs.explain import explain_trigger
 from jobs.models import Attempt, Trigger
 from jobs.store.effects import duplicates_prevented
 
-MOST_ATTEMPTS_SHOWN = 100
+MAX_ATTEMPTS_SHOWN = 100
 
 
 @admin.register(Trigger)
@@ -214,7 +214,7 @@ def explained(trigger: Trigger) -> dict[str, Any]:
 
 
 def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
-    """The trigger's attempts for its page, the latest first; at most ``MOST_ATTEMPTS_SHOWN``."""
+    """The trigger's attempts for its page, the latest first; at most ``MAX_ATTEMPTS_SHOWN``."""
     latest = Attempt.objects.filter(trigger_id=trigger.id).order_by("-number", "-started_at")
     return [
         {
@@ -225,5 +225,5 @@ def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
             "flower_url": attempt.celery_task_id and flower_url(attempt.celery_task_id),
             "result_url": attempt.celery_task_id and result_url(attempt.celery_task_id),
         }
-        for attempt in latest[:MOST_ATTEMPTS_SHOWN]
+        for attempt in latest[:MAX_ATTEMPTS_SHOWN]
     ]

@@ -31,7 +31,7 @@ class Jitter(StrEnum):
     NONE = "none"
 
 
-LONGEST_RETRY_AFTER = timedelta(days=1)
+MAX_RETRY_AFTER = timedelta(days=1)
 _LARGEST_JITTER = timedelta(seconds=300)
 
 
@@ -97,7 +97,7 @@ def delay_for(
     ``retry_after`` is what the target asked for: the wait is never shorter, but no more than a day of it is
     honoured.
     """
-    floor = min(retry_after or timedelta(0), LONGEST_RETRY_AFTER)
+    floor = min(retry_after or timedelta(0), MAX_RETRY_AFTER)
     delay = max(_nominal_delay(policy, failures), floor)
     if policy.jitter == Jitter.PROPORTIONAL:
         delay += rng.uniform(0, 1) * min(delay / 5, _LARGEST_JITTER)

@@ -6,7 +6,7 @@ type can be called so. Callers see and write ``billing``.
 
 MARK = "@"
 #: The rest of the column beside the mark and the largest tenant id.
-LONGEST_NAME = 40
+MAX_NAME_LENGTH = 40
 
 
 def stored_name(name: str, *, tenant_id: int) -> str:

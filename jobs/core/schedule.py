@@ -23,7 +23,7 @@ from jobs.core.instants import EARLIEST, LATEST, TICK
 from jobs.core.policies import CronDialect, DstPolicy
 from jobs.core.timezones import load_zone
 
-SHORTEST_INTERVAL = timedelta(seconds=1)
+MIN_INTERVAL = timedelta(seconds=1)
 
 
 class ScheduleType(StrEnum):
@@ -128,7 +128,7 @@ def _interval_firings(
     base: datetime, every: timedelta, first: int, after: datetime, until: datetime
 ) -> Iterator[datetime]:
     """``base + k * every`` for k >= ``first``, in whole microseconds: no drift, and no loop from the base."""
-    if every < SHORTEST_INTERVAL:
+    if every < MIN_INTERVAL:
         raise ScheduleError(f"An interval of {every} is shorter than a second; edit the job.")
     base = base.astimezone(UTC)
     instant = base + max(first, (after - base) // every + 1) * every

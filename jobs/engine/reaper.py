@@ -19,7 +19,7 @@ log = get_logger()
 
 #: The reaper looks once a second, and may be late. So a shorter gap or leap tells nothing, however short leases are:
 #: those of three seconds were never reaped.
-LEAST_GAP_SECONDS, LEAST_LEAP_SECONDS = 3.0, 1.0
+MIN_GAP_SECONDS, MIN_LEAP_SECONDS = 3.0, 1.0
 
 
 class Patience:
@@ -51,10 +51,10 @@ class Patience:
         if self._last is None:
             return ""
         seconds = moment - self._last[0]
-        if seconds > max(self._lease / 3, LEAST_GAP_SECONDS):
+        if seconds > max(self._lease / 3, MIN_GAP_SECONDS):
             return f"no look for {seconds:.0f} s"
         step = (now - self._last[1]).total_seconds() - seconds
-        leap = step > max(self._lease / 6, LEAST_LEAP_SECONDS)
+        leap = step > max(self._lease / 6, MIN_LEAP_SECONDS)
         return f"the database's clock went {step:.0f} s ahead" if leap else ""
 
 

@@ -17,12 +17,12 @@ from tenants.clock import database_now
 from tenants.models import Tenant
 
 #: At most this many of the unfinished catch-ups and backfills are shown, the newest.
-MOST_CATCH_UPS = 10
+MAX_CATCH_UPS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class JobExplanation:
-    """``unfinished`` counts its triggers by state, to ``MOST_UNFINISHED`` in all; ``oldest`` has waited longest."""
+    """``unfinished`` counts its triggers by state, to ``MAX_UNFINISHED`` in all; ``oldest`` has waited longest."""
 
     job: Job
     at: datetime
@@ -73,7 +73,7 @@ def explain_job(*, tenant: Tenant, job_id: UUID | str, available: Available | No
         at=database_now(),
         unfinished={state: getattr(facts, state) for state in ("pending", "queued", "running", "retrying")},
         oldest=oldest,
-        catch_ups=list(CatchUp.objects.filter(job=job, finished_at=None).order_by("-id")[:MOST_CATCH_UPS]),
+        catch_ups=list(CatchUp.objects.filter(job=job, finished_at=None).order_by("-id")[:MAX_CATCH_UPS]),
     )
 
 

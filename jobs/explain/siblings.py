@@ -102,7 +102,7 @@ def _obstacle(fact: Any, judged: Judgement, *, is_full: bool, used: int) -> str 
 def _first_in_line(judged: Judgement) -> str:
     if not judged.before:
         return ""
-    earlier = counted(judged.before, "earlier one", most=store.MOST_AHEAD)
+    earlier = counted(judged.before, "earlier one", most=store.MAX_AHEAD)
     verb = "are due" if judged.crowded else "goes" if judged.before == 1 else "go"
     return f"; {earlier} of the job {verb} before it"
 
@@ -114,7 +114,7 @@ def _not_released(fact: Any) -> str | None:
     if room_to_show(_Others(fact)) > fact.parked_before:
         return None
     return (
-        f"; {counted(fact.parked_before, 'earlier one', most=store.MOST_UNFINISHED)} of the job wait with it"
+        f"; {counted(fact.parked_before, 'earlier one', most=store.MAX_UNFINISHED)} of the job wait with it"
     )
 
 

@@ -104,7 +104,7 @@ class Explanation:
         if self.shut:
             return " ".join(gate.detail for gate in self.shut)
         before = self.fact.ahead
-        turn = f", after {counted(before, 'trigger', most=store.MOST_AHEAD)} due before it" if before else ""
+        turn = f", after {counted(before, 'trigger', most=store.MAX_AHEAD)} due before it" if before else ""
         late = (
             " It should have by now: see whether /readyz names the broker as away." if self._overdue else ""
         )

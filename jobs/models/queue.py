@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from django.db import models
 
-from jobs.core.pull import LONGEST_NAME
+from jobs.core.pull import MAX_NAME_LENGTH
 from jobs.models.fields import times_in_range
 from tenants.models import Tenant
 
@@ -50,7 +50,7 @@ class PullType(models.Model):
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
-    name = models.CharField(max_length=LONGEST_NAME)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
     job_type = models.CharField(max_length=63, unique=True, editable=False)
     description = models.CharField(max_length=500, blank=True)
     timeout = models.DurationField()

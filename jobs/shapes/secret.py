@@ -11,7 +11,7 @@ from pydantic import Field
 from jobs.shapes.base import Shape
 from jobs.shapes.terms import Between, Text
 from tenants.models import SECRET_HOST
-from tenants.vault.signing import DEFAULT_OVERLAP, LONGEST_OVERLAP
+from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP
 
 #: As ``tenants.models.SECRET_HOST`` has it.
 HOST = re.compile(SECRET_HOST.regex).pattern.replace(r"\Z", "$")
@@ -37,7 +37,7 @@ class NewSigningSecret(Shape):
     hints = {"secret": "Is required: whsec_ and the base64 of 24 to 64 random bytes."}
     secret: Annotated[str, Text(100, pattern=_SIGNING)]
     """`whsec_` and the base64 of 24 to 64 random bytes. Never shown again."""
-    overlap_seconds: Annotated[float, Between(0, int(LONGEST_OVERLAP.total_seconds()))] = (
+    overlap_seconds: Annotated[float, Between(0, int(MAX_OVERLAP.total_seconds()))] = (
         DEFAULT_OVERLAP.total_seconds()
     )
     """For how long requests carry the signature of the secret before it too; a day by default."""

@@ -15,7 +15,7 @@ from jobs.core.schedule import Schedule, ScheduleType, fire_times
 
 TENANTS = {"acme": "Acme Corporation", "globex": "Globex", "initech": "Initech"}
 ONCE_AFTER = timedelta(seconds=8)
-MOST_FIRINGS = 1_000_000
+MAX_FIRINGS = 1_000_000
 
 #: The retries of one firing must be over well within the verdict's grace.
 QUICK_RETRIES = {
@@ -143,7 +143,7 @@ def expected_firings(job: CreatedJob, *, until: datetime) -> list[datetime]:
         return [job.created_at + every * k for k in range(1, count + 1)]
     if schedule["type"] == "cron":
         cron = Schedule(type=ScheduleType.CRON, cron=schedule["cron"], timezone=schedule["timezone"])
-        return fire_times(cron, after=job.created_at, until=until, limit=MOST_FIRINGS)
+        return fire_times(cron, after=job.created_at, until=until, limit=MAX_FIRINGS)
     instant = (
         job.created_at if schedule["type"] == "immediate" else datetime.fromisoformat(schedule["run_at"])
     )

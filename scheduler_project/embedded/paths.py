@@ -24,7 +24,7 @@ from urllib.parse import quote
 POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
 # sockaddr_un holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
-LONGEST_SOCKET_PATH = 99
+MAX_SOCKET_PATH_BYTES = 99
 # Not tempfile.gettempdir(): that obeys TMPDIR, and two terminals must agree on the name.
 SHARED_TEMP_DIR = Path("/tmp")  # noqa: S108 - the link's owner is checked before use
 
@@ -107,7 +107,7 @@ def reach_sockets(data_dir: Path) -> Path | None:
 
 def _socket_base(data_dir: Path) -> Path:
     resolved = data_dir.resolve()
-    if len(os.fsencode(resolved / "postgres" / POSTGRES_SOCKET)) <= LONGEST_SOCKET_PATH:
+    if len(os.fsencode(resolved / "postgres" / POSTGRES_SOCKET)) <= MAX_SOCKET_PATH_BYTES:
         return resolved
     digest = hashlib.sha256(os.fsencode(resolved)).hexdigest()[:16]
     return SHARED_TEMP_DIR / f"carillon-{os.geteuid()}-{digest}"

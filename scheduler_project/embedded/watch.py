@@ -16,7 +16,7 @@ from scheduler_project.embedded.server import Cancelled, EmbeddedError, Embedded
 
 LOOK_EVERY = timedelta(milliseconds=100)
 FIRST_BACKOFF = timedelta(seconds=1)
-LONGEST_BACKOFF = timedelta(seconds=30)
+MAX_BACKOFF = timedelta(seconds=30)
 
 
 class ServerWatch:
@@ -78,7 +78,7 @@ class ServerWatch:
             except EmbeddedError as error:
                 self._tell(f"{error}\nStarting {server.name} again in {backoff.total_seconds():g} s")
                 self._ending.wait(backoff.total_seconds())
-                backoff = min(backoff * 2, LONGEST_BACKOFF)
+                backoff = min(backoff * 2, MAX_BACKOFF)
             else:
                 self._tell(f"{server.name} answers again after {time.monotonic() - died_at:.1f} s")
                 return

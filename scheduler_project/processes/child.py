@@ -20,7 +20,7 @@ from typing import IO
 from scheduler_project.embedded.server import die_with_parent
 
 FIRST_BACKOFF = timedelta(seconds=1)
-LONGEST_BACKOFF = timedelta(seconds=30)
+MAX_BACKOFF = timedelta(seconds=30)
 LIFE_THAT_RESETS_BACKOFF = timedelta(seconds=60)
 FORCED_TIMEOUT = timedelta(seconds=5)
 READ_BYTES = 65_536
@@ -117,7 +117,7 @@ class Child:
         if now - self._started_at >= LIFE_THAT_RESETS_BACKOFF.total_seconds():
             self._backoff = FIRST_BACKOFF
         delay = self._backoff
-        self._backoff = min(delay * 2, LONGEST_BACKOFF)
+        self._backoff = min(delay * 2, MAX_BACKOFF)
         self.start_at = now + delay.total_seconds()
         return delay
 

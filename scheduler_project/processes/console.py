@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 # Readable on dark and light backgrounds; red is kept for the supervisor's bad news.
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-LONGEST_LINE = 65_536
+MAX_LINE_BYTES = 65_536
 
 
 class Console:
@@ -32,7 +32,7 @@ class Console:
     def feed(self, name: str, data: bytes) -> None:
         """Print the lines that ``data`` completes; keep the rest until it is finished."""
         *lines, rest = (self._unfinished.pop(name, b"") + data).split(b"\n")
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_BYTES:
             lines.append(rest)
         elif rest:
             self._unfinished[name] = rest

@@ -27,7 +27,7 @@ from scheduler_project.processes.console import Console
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SUPERVISOR = "up"
-LONGEST_WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0
 
 
 class Supervisor:
@@ -120,7 +120,7 @@ class Supervisor:
             deadlines = [child.stage_ends_at for child in self.children if child.process]
         else:
             deadlines = [child.start_at for child in self.children if child.process is None]
-        return max(0.0, min([*deadlines, time.monotonic() + LONGEST_WAIT_SECONDS]) - time.monotonic())
+        return max(0.0, min([*deadlines, time.monotonic() + MAX_WAIT_SECONDS]) - time.monotonic())
 
     def _relay(self, child: Child) -> bool:
         """Print what ``child`` wrote; False when there is nothing more for now."""

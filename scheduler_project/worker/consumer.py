@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 FLUSH_SECONDS = 0.25
 #: Events in one message at most: some 100 kB.
-MOST_EVENTS = 240
+MAX_EVENTS = 240
 #: A process that starts so many messages a second is soon free for another.
 BRISK_PER_SECOND = 20
 MEASURE_SECONDS = 0.25
@@ -56,7 +56,7 @@ logging.getLogger(complaints.__name__).addFilter(without_contents)
 
 
 class Consumer(CelerysConsumer):
-    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MOST_EVENTS``; see ``Prefetch`` for messages.
+    """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MAX_EVENTS``; see ``Prefetch`` for messages.
 
     Told to stop, it gives back what it has taken and no process has begun. Celery would forget these messages, and give
     them back with the channel, when the last handler at work has ended; others would idle for as long. Should a process
@@ -102,7 +102,7 @@ class Consumer(CelerysConsumer):
         now = time.monotonic()
         if now >= self._flush_at and self.event_dispatcher:
             self._flush_at = now + FLUSH_SECONDS
-            self.event_dispatcher.buffer_limit = MOST_EVENTS
+            self.event_dispatcher.buffer_limit = MAX_EVENTS
             self.hub.call_later(FLUSH_SECONDS, self._flush_events)
 
     def on_close(self) -> None:

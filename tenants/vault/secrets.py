@@ -14,7 +14,7 @@ from tenants.models import SECRET_HOST, SECRET_NAME, Secret, Tenant, is_secret_n
 from tenants.vault.sealing import Place, Unreadable, seal, unseal
 
 #: Most secrets of one tenant.
-MOST_SECRETS = 1000
+MAX_SECRETS = 1000
 #: That one secret is bound to.
 MAX_HOSTS = 20
 #: Shorter ones could not be told from ordinary text where a target echoes them.
@@ -50,8 +50,8 @@ def put_secret(*, tenant: Tenant, name: str, value: object, hosts: object = None
                 "hosts": 'Is required: the hosts that may be sent it, such as ["api.example.com"]; ["*"] is any.'
             }
         )
-    if Secret.objects.filter(tenant=tenant).count() >= MOST_SECRETS:
-        raise ValidationError({"name": f"There are {MOST_SECRETS:,} secrets already; delete some."})
+    if Secret.objects.filter(tenant=tenant).count() >= MAX_SECRETS:
+        raise ValidationError({"name": f"There are {MAX_SECRETS:,} secrets already; delete some."})
     secret = Secret(tenant=tenant, name=name, hosts=bound)
     secret.sealed = seal(value, place_of(secret))
     try:

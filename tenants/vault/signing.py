@@ -20,7 +20,7 @@ from tenants.vault.sealing import Place, Unreadable, seal, unseal
 
 PREFIX = "whsec_"
 DEFAULT_OVERLAP = timedelta(hours=24)
-LONGEST_OVERLAP = timedelta(days=30)
+MAX_OVERLAP = timedelta(days=30)
 
 
 def new_signing_secret() -> str:
@@ -36,10 +36,8 @@ def rotate_signing_secret(
     Of two that were valid the older goes at once. The present secret again changes nothing, so this may be repeated.
     Raises ``ValidationError`` under ``secret`` or ``overlap_seconds``.
     """
-    if not timedelta() <= overlap <= LONGEST_OVERLAP:
-        raise ValidationError(
-            {"overlap_seconds": f"Must be from 0 to {LONGEST_OVERLAP.total_seconds():.0f}."}
-        )
+    if not timedelta() <= overlap <= MAX_OVERLAP:
+        raise ValidationError({"overlap_seconds": f"Must be from 0 to {MAX_OVERLAP.total_seconds():.0f}."})
     text = new_signing_secret() if secret is None else _checked(secret)
     with transaction.atomic():
         present = Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)

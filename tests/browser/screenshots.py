@@ -19,7 +19,7 @@ from tests.browser.chromium import HEIGHT, WIDTH, chromium
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 #: Fits the pictures into the repository; the console has few colours.
 COLOURS = 128
-MOST_HEIGHT = 2000
+MAX_HEIGHT = 2000
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def take(driver: Chrome, name: str) -> None:
     )
     size = {
         "width": WIDTH,
-        "height": max(HEIGHT, min(length, MOST_HEIGHT)),
+        "height": max(HEIGHT, min(length, MAX_HEIGHT)),
         "deviceScaleFactor": 1,
         "mobile": False,
     }

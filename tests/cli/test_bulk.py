@@ -47,7 +47,7 @@ class TestCreating:
     def test_creates_all_in_as_many_calls_as_it_takes(
         self, carillon: Command, api: ApiAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("carillon.commands.bulk.creating.MOST_JOBS", 2)
+        monkeypatch.setattr("carillon.commands.bulk.creating.MAX_JOBS", 2)
         made = carillon("bulk", "create", "-f", definitions(tmp_path, "a", "b", "c"), "-o", "json")
         assert (made.code, made.err) == (0, "3 created, 0 refused.\n")
         assert [result["name"] for result in made.json] == ["a", "b", "c"]
@@ -56,7 +56,7 @@ class TestCreating:
     def test_sends_no_more_than_the_server_takes_at_once(
         self, carillon: Command, api: ApiAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("carillon.commands.bulk.creating.MOST_BYTES", 300)
+        monkeypatch.setattr("carillon.commands.bulk.creating.MAX_BYTES", 300)
         file = definitions(tmp_path, "a", "b", "c", concurrency_key="k" * 100)
         assert carillon("bulk", "create", "-f", file).code == 0
         assert len(api.sent) == 3
@@ -97,7 +97,7 @@ class TestCreating:
     def test_takes_no_more_together_than_one_call_does(
         self, carillon: Command, api: ApiAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("carillon.commands.bulk.creating.MOST_JOBS", 1)
+        monkeypatch.setattr("carillon.commands.bulk.creating.MAX_JOBS", 1)
         file = definitions(tmp_path, "a", "b")
         assert carillon("bulk", "create", "-f", file, "--all-or-nothing").code == 2
         assert api.sent == []

@@ -53,7 +53,7 @@ class TestJobs:
     def test_follow_cursors_to_the_end(
         self, carillon: Command, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("carillon.client.MOST_A_PAGE", 2)
+        monkeypatch.setattr("carillon.client.MAX_PAGE_SIZE", 2)
         names = {factories.make_job(owner.tenant).name for _ in range(5)}
         assert {row["name"] for row in carillon("jobs", "list", "--all", "-o", "json").json} == names
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def names(owner: Caller, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Jobs that were created, one by one; streams end at once."""
-    monkeypatch.setattr(streams, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "MAX_SECONDS", 0.0)
     found = [f"job-{number}" for number in range(3)]
     for name in found:
         owner.post("/jobs", noop_job(name=name))

@@ -16,8 +16,8 @@ from scheduler_project.worker import consumer
 from scheduler_project.worker.consumer import (
     BRISK_PER_SECOND,
     FLUSH_SECONDS,
+    MAX_EVENTS,
     MEASURE_SECONDS,
-    MOST_EVENTS,
     Consumer,
     Prefetch,
 )
@@ -62,7 +62,7 @@ def test_many_events_make_one_flush(clock: SimpleNamespace) -> None:
         worker.on_send_event_buffered()
     [(delay, flush)] = worker.hub.calls
     assert delay == FLUSH_SECONDS
-    assert worker.event_dispatcher.buffer_limit == MOST_EVENTS
+    assert worker.event_dispatcher.buffer_limit == MAX_EVENTS
     flush()
     assert worker.flushed == 1
 

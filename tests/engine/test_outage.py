@@ -273,7 +273,7 @@ class TestNineDays:
     def test_are_decided_in_parts_where_many_firings_have_their_trigger(
         self, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(catchup, "MOST_RECORDED", 3)
+        monkeypatch.setattr(catchup, "MAX_RECORDED", 3)
         job = make_every(60, misfire_policy="backfill", max_catchup=20, catchup_window=2 * HOUR)
         for minute in (1, 2, 700, 2000, 2001, 2800, 2850, 2860, 2870, 2875):
             make_trigger(job, "succeeded", scheduled_for=job.created_at + minute * MINUTE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from jobs.engine.steps.step import FIRST_SECONDS, LONGEST_SECONDS, Step
+from jobs.engine.steps.step import FIRST_SECONDS, MAX_SECONDS, Step
 from jobs.store.db import StatementFailed
 
 
@@ -71,7 +71,7 @@ class TestStep:
             rests.append(step.seconds_until_due())
             clock.now += rests[-1]
         assert rests[:4] == pytest.approx([FIRST_SECONDS * 2**n for n in range(4)])
-        assert rests[-1] == pytest.approx(LONGEST_SECONDS)
+        assert rests[-1] == pytest.approx(MAX_SECONDS)
         assert step.failing_seconds == pytest.approx(sum(rests))
         step._work = lambda _: False
         assert step.turn(None)

@@ -95,7 +95,7 @@ def parts(text: str) -> list[dict[str, str]]:
 class TestAStream:
     @pytest.fixture(autouse=True)
     def short(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(streams, "LONGEST_SECONDS", 0.0)
+        monkeypatch.setattr(streams, "MAX_SECONDS", 0.0)
 
     def test_goes_on_after_the_last_event_id(self, owner: Caller) -> None:
         trigger = make_trigger(make_job(owner.tenant), "dead")
@@ -116,7 +116,7 @@ class TestAStream:
     def test_tells_of_what_happens_while_it_lasts(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(streams, "LONGEST_SECONDS", 60.0)
+        monkeypatch.setattr(streams, "MAX_SECONDS", 60.0)
         monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
         response = listen(owner)
         lines = iter(response.streaming_content)

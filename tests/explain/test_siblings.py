@@ -38,7 +38,7 @@ class TestOverlap:
     def test_counts_what_is_due_before_it_where_that_is_too_much_to_judge(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(store, "MOST_AHEAD", 2)
+        monkeypatch.setattr(store, "MAX_AHEAD", 2)
         job = make_job(overlap_policy="allow", max_concurrent=100)
         first, _, third = make_triggers(job, 3, origin="run_now")
         assert (shut(first), shut(third)) == ([], ["overlap"])

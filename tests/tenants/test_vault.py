@@ -138,7 +138,7 @@ class TestSecrets:
         assert secrets.open_secrets({mine.id: ["token"]}) == {(mine.id, "token"): (None, ["*"])}
 
     def test_are_bounded_in_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(secrets, "MOST_SECRETS", 1)
+        monkeypatch.setattr(secrets, "MAX_SECRETS", 1)
         tenant = make_tenant()
         secrets.put_secret(tenant=tenant, name="one", value=VALUE, hosts=["*"])
         secrets.put_secret(tenant=tenant, name="one", value="replaced value", hosts=["*"])

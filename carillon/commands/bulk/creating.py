@@ -13,8 +13,8 @@ from carillon.files.definitions import Definition, read_definitions
 from carillon.output import Format, Output, print_document, progress, say
 
 #: What one call takes: so many jobs, and of bytes some less than 2.5 MB.
-MOST_JOBS = 1000
-MOST_BYTES = 2_000_000
+MAX_JOBS = 1000
+MAX_BYTES = 2_000_000
 
 
 def create(
@@ -34,8 +34,8 @@ def create(
     definitions, _ = read_definitions(file, owner=None)
     if not definitions:
         raise Misuse("The files hold no job.")
-    if all_or_nothing and len(definitions) > MOST_JOBS:
-        raise Misuse(f"--all-or-nothing goes up to {MOST_JOBS} jobs; these are {len(definitions)}.")
+    if all_or_nothing and len(definitions) > MAX_JOBS:
+        raise Misuse(f"--all-or-nothing goes up to {MAX_JOBS} jobs; these are {len(definitions)}.")
     how = {"all_or_nothing": all_or_nothing, "dry_run": dry_run}
     parts = [definitions] if all_or_nothing else _parts(definitions)
     results: list[dict[str, Any]] = []
@@ -62,9 +62,9 @@ def _parts(definitions: Sequence[Definition]) -> list[list[Definition]]:
     room = 0
     for definition in definitions:
         size = len(json.dumps(definition.body))
-        if not parts or len(parts[-1]) == MOST_JOBS or size > room:
+        if not parts or len(parts[-1]) == MAX_JOBS or size > room:
             parts.append([])
-            room = MOST_BYTES
+            room = MAX_BYTES
         parts[-1].append(definition)
         room -= size
     return parts

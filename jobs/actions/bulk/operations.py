@@ -25,11 +25,11 @@ from tenants.models import Tenant
 
 log = get_logger()
 #: Unfinished operations a tenant may have.
-MOST_UNFINISHED = 10
+MAX_UNFINISHED = 10
 #: Items of a slice. While it lasts nothing of the tenant is dispatched: about a tenth of a second.
 SLICE = 250
 #: A slice ends with the job that brings the triggers it writes above so many,
-MOST_TRIGGERS = 2_500
+MAX_TRIGGERS = 2_500
 #: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
 SLICE_ALONE = 25
 #: The SQLSTATE of a statement that took longer than it may.
@@ -63,13 +63,13 @@ Select = Callable[[Any, int], Selection]
 def begin_operation(*, tenant: Tenant, verb: str, wanted: dict[str, str]) -> Operation:
     """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked.
 
-    Raises ``Conflict`` when ``MOST_UNFINISHED`` of the tenant's are unfinished.
+    Raises ``Conflict`` when ``MAX_UNFINISHED`` of the tenant's are unfinished.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
-        begun = store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MOST_UNFINISHED)
+        begun = store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MAX_UNFINISHED)
         if begun is None:
-            raise Conflict(f"{MOST_UNFINISHED} of your operations have not finished; wait, or cancel one.")
+            raise Conflict(f"{MAX_UNFINISHED} of your operations have not finished; wait, or cancel one.")
         return Operation.objects.get(id=begun)
 
 
@@ -123,7 +123,7 @@ def representation(operation: Operation) -> dict[str, Any]:
         "status": ended if operation.finished_at else "running",
         "done": operation.done,
         "refused": operation.refused,
-        "refusals": operation.refusals[: store.MOST_REFUSALS],
+        "refusals": operation.refusals[: store.MAX_REFUSALS],
         "created_at": instant_text(operation.created_at),
         "updated_at": instant_text(operation.updated_at),
         "finished_at": instant_text(operation.finished_at),
@@ -178,7 +178,7 @@ def _together(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses
 
 def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> list[UUID]:
     """One job may have thousands of triggers waiting, or owe them: then the slice ends with it."""
-    written = lifecycle.weigh(job_ids=list(locked), most=MOST_TRIGGERS)
+    written = lifecycle.weigh(job_ids=list(locked), most=MAX_TRIGGERS)
     now, pauses = database_now(), statuses.pauses_of(locked.values())
     total = 0
     for place, one in enumerate(ids):
@@ -186,7 +186,7 @@ def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> l
         if verb != "pause" and one in locked:
             debts = statuses.debts_of([locked[one]], now=now, pauses=pauses)
             total += sum(len(debt.firings) for debt in debts)
-        if total > MOST_TRIGGERS:
+        if total > MAX_TRIGGERS:
             return ids[: place + 1]
     return ids
 

@@ -12,7 +12,7 @@ from typing import Any
 from jobs.actions.pull import json_schema
 from jobs.actions.pull.json_schema import Allowance
 from jobs.core.errors import Conflict, InvalidInput, NotFound
-from jobs.core.pull import LONGEST_NAME, is_pull, shown_name, stored_name
+from jobs.core.pull import MAX_NAME_LENGTH, is_pull, shown_name, stored_name
 from jobs.core.states import UNFINISHED
 from jobs.handlers import registry
 from jobs.handlers.registry import JobType, UnknownJobType
@@ -24,7 +24,7 @@ from tenants.clock import database_now
 from tenants.models import Tenant
 
 #: Pull types a tenant may have; each is a lane to every beat.
-MOST_TYPES = 100
+MAX_TYPES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
     """Create the pull type ``name`` or replace its declaration. Returns it and whether it is new; may be repeated.
 
     Jobs that exist keep their payloads and time-outs. Raises ``InvalidInput``, and ``Conflict`` when a registered type
-    has the name or the tenant has ``MOST_TYPES``.
+    has the name or the tenant has ``MAX_TYPES``.
     """
     columns = _parse(name, declaration)
     if name.startswith(registry.SYSTEM_PREFIX) or name in {it.name for it in registry.all_types()}:
@@ -149,8 +149,8 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
         Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
         now = database_now()
         found = _find(tenant, name)
-        if found is None and len(types_of(tenant)) >= MOST_TYPES:
-            raise Conflict(f"There are {MOST_TYPES} pull types already; delete one.", field="name")
+        if found is None and len(types_of(tenant)) >= MAX_TYPES:
+            raise Conflict(f"There are {MAX_TYPES} pull types already; delete one.", field="name")
         declared = found or PullType(
             tenant=tenant, name=name, job_type=stored_name(name, tenant_id=tenant.id), created_at=now
         )
@@ -196,8 +196,8 @@ def representation(declared: PullType) -> dict[str, Any]:
 
 def _parse(name: str, declaration: object) -> dict[str, Any]:
     """The columns of the declaration. Raises ``InvalidInput``."""
-    if not registry.NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        right = f"1 to {LONGEST_NAME} lower-case letters, digits, '_' and '.', beginning with a letter"
+    if not registry.NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        right = f"1 to {MAX_NAME_LENGTH} lower-case letters, digits, '_' and '.', beginning with a letter"
         raise InvalidInput({"name": f"Use {right}."})
     declared = Declaration.read(declaration)
     if declared.payload_schema is not None:

@@ -2,7 +2,7 @@
 
 A page asks for one row more than it shows, which tells whether there is a next one. The order is fixed, because sorting
 by any other column would sort the whole table. Related rows are prefetched: one query by id for each page. Pages end at
-``MOST_PAGES``, for the database walks over every row it skips; from there on a filter or a search is the way.
+``MAX_PAGES``, for the database walks over every row it skips; from there on a filter or a search is the way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from jobs.models.fields import first_id_since
 from tenants.clock import database_now
 from tenants.console import ConsoleAdmin
 
-MOST_PAGES = 200
+MAX_PAGES = 200
 
 
 class UncountedPage(Page):
@@ -33,7 +33,7 @@ class UncountedPage(Page):
         self._more = more
 
     def has_next(self) -> bool:
-        return self._more and self.number < MOST_PAGES
+        return self._more and self.number < MAX_PAGES
 
 
 class UncountedPaginator(Paginator):
@@ -42,7 +42,7 @@ class UncountedPaginator(Paginator):
     template_name = "admin/uncounted_pagination.html"
 
     def page(self, number: Any) -> UncountedPage:
-        number = min(max(int(number), 1), MOST_PAGES)
+        number = min(max(int(number), 1), MAX_PAGES)
         first = (number - 1) * self.per_page
         rows = list(self.object_list[first : first + self.per_page + 1])  # type: ignore[index]
         return UncountedPage(rows[: self.per_page], number, self, more=len(rows) > self.per_page)

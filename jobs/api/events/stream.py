@@ -16,7 +16,7 @@ from jobs.telemetry import get_logger
 log = get_logger()
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 PAGE = 500
 #: What a client waits before it connects again.
 RETRY_MS = 1000
@@ -57,7 +57,7 @@ class _Stream:
 
 
 def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, str]]) -> Any:
-    until = time.monotonic() + LONGEST_SECONDS
+    until = time.monotonic() + MAX_SECONDS
     speak_at = time.monotonic() + QUIET_SECONDS
     yield f"retry: {RETRY_MS}\n\n"
     while True:

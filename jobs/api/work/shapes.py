@@ -3,10 +3,10 @@
 from rest_framework import serializers
 
 from jobs.api.serializers.shared import Shape, words
-from jobs.core.pull import LONGEST_NAME
+from jobs.core.pull import MAX_NAME_LENGTH
 
 #: What a tenant may call a type of its own.
-PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{LONGEST_NAME - 1}}}$"
+PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{MAX_NAME_LENGTH - 1}}}$"
 
 
 class WorkSerializer(Shape):

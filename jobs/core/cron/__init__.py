@@ -5,7 +5,7 @@ and walks the calendar, ``moving`` that of days which move with their month, ``w
 changes of clocks are not known here; they are ``jobs.core.calendar``'s.
 """
 
-from jobs.core.cron.expression import LONGEST_CRON, MACROS, CronExpression, parse_cron
+from jobs.core.cron.expression import MACROS, MAX_CRON_LENGTH, CronExpression, parse_cron
 from jobs.core.cron.wall_times import WallTimes
 
-__all__ = ("LONGEST_CRON", "MACROS", "CronExpression", "WallTimes", "parse_cron")
+__all__ = ("MACROS", "MAX_CRON_LENGTH", "CronExpression", "WallTimes", "parse_cron")

@@ -25,7 +25,7 @@ from jobs.core.cron.terms import Field
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import CronDialect
 
-LONGEST_CRON = 100
+MAX_CRON_LENGTH = 100
 _BEFORE_ALL = datetime(1999, 12, 31, 23, 59, 59)  # noqa: DTZ001 - wall-clock time has no zone
 MACROS = {
     "@hourly": "0 * * * *",
@@ -97,8 +97,8 @@ def _normalise(text: str, dialect: CronDialect) -> str:
     """``text`` with single spaces and capital names (macros in lower case), if it is printable ASCII."""
     if not text.isascii() or not text.replace("\t", " ").strip().isprintable():
         _refuse("Only printable ASCII characters are allowed, and no line breaks inside.")
-    if len(text) > LONGEST_CRON:
-        _refuse(f"This is {len(text)} characters long; at most {LONGEST_CRON} are allowed.")
+    if len(text) > MAX_CRON_LENGTH:
+        _refuse(f"This is {len(text)} characters long; at most {MAX_CRON_LENGTH} are allowed.")
     normal = " ".join(text.split()).upper()
     if not normal.startswith("@"):
         return normal

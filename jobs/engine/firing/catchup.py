@@ -28,7 +28,7 @@ from jobs.engine.firing.verdicts import Decided, between, decide, runs
 from jobs.store import db
 from jobs.store import jobs as job_store
 from jobs.store.catchup import ledger, walk
-from jobs.store.catchup.ledger import MOST_ROWS, Run, Skip
+from jobs.store.catchup.ledger import MAX_ROWS, Run, Skip
 from jobs.store.catchup.walk import Progress, schedule_of
 from jobs.store.jobs import Firing
 from jobs.store.leases import Reign
@@ -41,11 +41,11 @@ BATCH = 100
 #: Firings of one job that may wait, where several may run at once: so all of a tenant's jobs get theirs.
 VISIT = 10
 #: Skipped firings a transaction writes as triggers, about: so that it stays short after an outage of hours.
-MOST_WRITTEN = 1_000
+MAX_WRITTEN = 1_000
 #: Triggers of one catch-up looked up at once, to leave their firings out; what lies behind them waits a turn.
-MOST_RECORDED = 1_000
+MAX_RECORDED = 1_000
 #: As many between the instants of a tail: more than the longest has.
-MOST_IN_TAIL = 20_000
+MAX_IN_TAIL = 20_000
 _START = UUID(int=0)
 
 
@@ -100,7 +100,7 @@ class CatchUps:
         broken: list[tuple[Any, ScheduleError]] = []
         written = 0
         for row, before, behind in zip(rows, _recorded_in_tails(rows), _recorded_ahead(rows), strict=True):
-            if steps and (written >= MOST_WRITTEN or self._monotonic() >= deadline):
+            if steps and (written >= MAX_WRITTEN or self._monotonic() >= deadline):
                 break
             try:
                 steps.append(_judge(row, before, behind))
@@ -118,7 +118,7 @@ class CatchUps:
             ours = math.ceil(waiting[tenant_id] * reign.part)
             allowance = self._pace.allowance(tenant_id, waiting=ours)
             if allowance:
-                self._run_tenant(reign, tenant_id, min(allowance, MOST_ROWS))
+                self._run_tenant(reign, tenant_id, min(allowance, MAX_ROWS))
             self._last_tenant = tenant_id
             if self._monotonic() >= deadline:
                 break
@@ -145,21 +145,21 @@ class CatchUps:
 def _recorded_ahead(rows: Sequence[Any]) -> list[list[datetime]]:
     """The first instants of each catch-up, of those not dealt with, that have a trigger."""
     return ledger.recorded(
-        [(row.job_id, row.cursor + TICK, row.until_at) for row in rows], limit=MOST_RECORDED
+        [(row.job_id, row.cursor + TICK, row.until_at) for row in rows], limit=MAX_RECORDED
     )
 
 
 def _recorded_in_tails(rows: Sequence[Any]) -> list[list[datetime]]:
     """What lies between the instants of each tail."""
     tails = [row for row in rows if row.tail]
-    found = ledger.recorded([(row.job_id, row.tail[0], row.cursor) for row in tails], limit=MOST_IN_TAIL)
+    found = ledger.recorded([(row.job_id, row.tail[0], row.cursor) for row in tails], limit=MAX_IN_TAIL)
     of_row = {row.id: recorded for row, recorded in zip(tails, found, strict=True)}
     return [of_row.get(row.id, []) for row in rows]
 
 
 def _judge(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> Step:
     """What to write of a catch-up. An instant that has its trigger already is not decided again."""
-    partly = len(ahead) == MOST_RECORDED
+    partly = len(ahead) == MAX_RECORDED
     until = ahead[-1] if partly else row.until_at
     times = timetable(schedule_of(row), after=row.cursor, until=until)
     missed = [*between(Listed(row.tail), in_tail), *between(times, ahead)]
@@ -170,7 +170,7 @@ def _judge(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> 
     done = not partly and not found.tail
     progress = Progress(row.id, max(until, row.cursor), found.tail, fired=0, skipped=found.skipped, done=done)
     # Who sees a part only does not know how many firings were missed in all.
-    if row.cursor < row.from_at and not partly and found.skipped <= MOST_ROWS:
+    if row.cursor < row.from_at and not partly and found.skipped <= MAX_ROWS:
         return Step(_skips(row, found), [], progress, partly)
     return Step([], _runs(row, found, [*in_tail, *ahead]), progress, partly)
 
@@ -221,7 +221,7 @@ def _next_of_tail(row: Any, most: int) -> tuple[Progress, Sequence[datetime]]:
 
 def _next_of_all(row: Any, recorded: Sequence[datetime], most: int) -> tuple[Progress, Sequence[datetime]]:
     """The next instants without a trigger, as far as it was looked up which have one."""
-    full = len(recorded) == MOST_RECORDED
+    full = len(recorded) == MAX_RECORDED
     until = recorded[-1] if full else row.until_at
     known, found, cursor = set(recorded), list[datetime](), row.cursor
     for instant in each_fire_time(schedule_of(row), after=row.cursor, until=until):

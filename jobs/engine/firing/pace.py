@@ -14,7 +14,7 @@ from dataclasses import dataclass
 WINDOW_SECONDS = 60.0
 #: A tenant that fires less often than once a second still catches up.
 SLOWEST_PER_SECOND = 1.0
-MOST_WAITING_SECONDS = 2.0
+MAX_WAITING_SECONDS = 2.0
 #: Capacity of a bucket: a busy leader does not make up for more than this in a burst.
 BURST_SECONDS = 0.75
 #: Firings come in lumps of this size: smaller ones would be many small messages, each as costly as a large one.
@@ -54,7 +54,7 @@ class Pace:
         tenant.filled_at = now
         if tenant.tokens < max(1.0, rate * LUMP_SECONDS):
             return 0
-        return max(0, min(int(tenant.tokens), int(rate * MOST_WAITING_SECONDS) - waiting))
+        return max(0, min(int(tenant.tokens), int(rate * MAX_WAITING_SECONDS) - waiting))
 
     def spend(self, tenant_id: int, firings: int) -> None:
         """``firings`` past ones have become triggers."""

@@ -13,13 +13,13 @@ from jobs.wakeups import wake_beats
 
 log = get_logger()
 PAGE = 1000
-MOST_PAGES = 5
+MAX_PAGES = 5
 
 
 def notify() -> int:
     """Judge what is new in the feed. Returns how many notices were made. May be repeated, and by several beats."""
     made = 0
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         with db.atomic():
             place = notices.take()
             events = notices.read(after=place, limit=PAGE) if place else []

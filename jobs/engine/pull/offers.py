@@ -19,7 +19,7 @@ from jobs.wakeups.bell import LOOK_SECONDS, POLL_SECONDS
 log = get_logger()
 #: Workers whose presence is not written again with each question: until when, and for which types.
 _announced: dict[str, tuple[float, tuple[str, ...]]] = {}
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 
 
 def claim(
@@ -87,6 +87,6 @@ def _announce(tenant_id: int, job_types: Sequence[str], capacity: int, worker: s
         return
     queues = [f"jobs.{stored_name(shown_name(job_type), tenant_id=tenant_id)}" for job_type in job_types]
     workers.announce(name=name, queues=queues, concurrency=capacity)
-    if len(_announced) >= MOST_REMEMBERED:
+    if len(_announced) >= MAX_REMEMBERED:
         _announced.clear()
     _announced[name] = (now + workers.ANNOUNCED_EVERY.total_seconds(), tuple(job_types))

@@ -17,7 +17,7 @@ from jobs.telemetry import Outage
 
 #: After the first failure in a row; twice as long after each further one, up to the step's own longest.
 FIRST_SECONDS = 0.1
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 #: A periodic step takes at most this part of the time, unless it would rest longer than its longest rest. A look that
 #: has grown expensive, as beside an old snapshot, then leaves the processors to dispatch.
 MAX_SHARE = 0.1
@@ -48,7 +48,7 @@ class Step:
         every: float = 0.0,
         again: float = 0.0,
         budget: timedelta = timedelta(seconds=2),
-        longest_rest: float = LONGEST_SECONDS,
+        longest_rest: float = MAX_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name

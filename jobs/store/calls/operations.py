@@ -13,7 +13,7 @@ from jobs.store.trail import present_actor
 
 _SQL = db.queries("operations")
 #: Refusals that are told one by one.
-MOST_REFUSALS = 20
+MAX_REFUSALS = 20
 
 
 def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) -> UUID | None:
@@ -49,7 +49,7 @@ def note(
         done=done,
         refused=refused,
         refusals=json.dumps(refusals),
-        most=MOST_REFUSALS,
+        most=MAX_REFUSALS,
         ends=ends,
     )
 

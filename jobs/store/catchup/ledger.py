@@ -15,7 +15,7 @@ from jobs.store.jobs import key_of
 
 _SQL = db.queries("catchup")
 #: More skipped firings of one job than this are kept as ranges (DESIGN §9).
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from jobs.store.catchup.walk import Past
 from jobs.store.jobs import schedule_of
 
 #: Up to this many missed firings of a job become triggers that dispatch judges; more become catch-up.
-MOST_MISSED = 10
+MAX_MISSED = 10
 #: The first few firings of cron jobs that missed some: whether they are many.
 _PROBES = PlanCache(schedule_of=schedule_of)
 
@@ -40,9 +40,9 @@ def past_of(job: Any, *, on_time_since: datetime) -> Past | None:
 
 
 def _many_missed(job: Any, on_time_since: datetime) -> bool:
-    """Whether the firing with ``MOST_MISSED`` others before it is missed, too."""
+    """Whether the firing with ``MAX_MISSED`` others before it is missed, too."""
     if job.schedule_type == ScheduleType.INTERVAL:
-        at = job.next_fire_at + MOST_MISSED * job.interval
+        at = job.next_fire_at + MAX_MISSED * job.interval
         return bool(at < on_time_since and (job.ends_at is None or at <= job.ends_at))
-    first = _PROBES.plan(job, until=on_time_since, limit=MOST_MISSED + 1).instants
-    return len(first) > MOST_MISSED and first[MOST_MISSED] < on_time_since
+    first = _PROBES.plan(job, until=on_time_since, limit=MAX_MISSED + 1).instants
+    return len(first) > MAX_MISSED and first[MAX_MISSED] < on_time_since

@@ -12,11 +12,11 @@ from jobs.store.insight.workers import GONE_AFTER
 
 _SQL = db.queries("explain")
 #: Counts of triggers that go first end here.
-MOST_AHEAD = 1_000
+MAX_AHEAD = 1_000
 #: At most this many of a job's unfinished triggers are looked at.
-MOST_UNFINISHED = 10_000
+MAX_UNFINISHED = 10_000
 #: At most this many blocking triggers are named.
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
@@ -24,9 +24,9 @@ def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
     rows = _SQL["trigger_facts"](
         id=trigger_id,
         tenant_id=tenant_id,
-        most=MOST_UNFINISHED,
-        most_ahead=MOST_AHEAD,
-        named=MOST_NAMED,
+        most=MAX_UNFINISHED,
+        most_ahead=MAX_AHEAD,
+        named=MAX_NAMED,
         silence=GONE_AFTER,
     )
     return rows[0] if rows else None
@@ -55,9 +55,9 @@ def judgement(*, trigger_id: UUID, tenant_id: int) -> Judgement | None:
 
     None when the tenant has no such trigger. Reads alone.
     """
-    rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MOST_UNFINISHED, limit=MOST_AHEAD)
-    crowded = len(rows) > MOST_AHEAD
-    started, stops = MOST_AHEAD if crowded else 0, False
+    rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MAX_UNFINISHED, limit=MAX_AHEAD)
+    crowded = len(rows) > MAX_AHEAD
+    started, stops = MAX_AHEAD if crowded else 0, False
     for verdict, row, _, standing in one_by_one(rows[-1:] if crowded else rows):
         if row.id == trigger_id:
             return Judgement(
@@ -77,4 +77,4 @@ def judgement(*, trigger_id: UUID, tenant_id: int) -> Judgement | None:
 
 def job_facts(*, job_id: UUID, tenant_id: int) -> Any:
     """The one row of ``job_facts``. One statement."""
-    return _SQL["job_facts"](job_id=job_id, tenant_id=tenant_id, limit=MOST_UNFINISHED)[0]
+    return _SQL["job_facts"](job_id=job_id, tenant_id=tenant_id, limit=MAX_UNFINISHED)[0]

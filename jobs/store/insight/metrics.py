@@ -10,8 +10,8 @@ from jobs.store.insight import clocks, workers
 
 _SQL = db.queries("metrics")
 #: Outcomes are told of so many of the latest attempts, at most.
-MOST_ATTEMPTS = 10_000
-MOST_LEASES = 1_000
+MAX_ATTEMPTS = 10_000
+MAX_LEASES = 1_000
 #: Ids are stamped by processes' clocks, which may be off.
 _CLOCKS_APART = timedelta(hours=1)
 
@@ -36,8 +36,8 @@ def figures() -> Figures:
         in_flight=_SQL["in_flight"](),
         waiting=_SQL["waiting"](),
         queues=_SQL["queues"](),
-        leases=_SQL["leases"](limit=MOST_LEASES),
-        outcomes=_SQL["outcomes"](after=first_id_within(_CLOCKS_APART), limit=MOST_ATTEMPTS),
+        leases=_SQL["leases"](limit=MAX_LEASES),
+        outcomes=_SQL["outcomes"](after=first_id_within(_CLOCKS_APART), limit=MAX_ATTEMPTS),
         statistics=_SQL["statistics"]()[0],
         clocks=clocks.present(),
         workers=workers.present(),

@@ -10,8 +10,8 @@ from tenants.clock import database_now
 
 _SQL = db.queries("usage")
 #: Shares are of so many of the latest attempts of all tenants, waits of so many of a tenant's latest firings.
-MOST_STARTS = 10_000
-MOST_OWN = 2_000
+MAX_STARTS = 10_000
+MAX_OWN = 2_000
 SHARE_WINDOW = timedelta(seconds=60)
 WAIT_WINDOW = timedelta(minutes=5)
 #: Ids are stamped by processes' clocks, which may be off; what was started when is told by the database's.
@@ -43,9 +43,9 @@ def recent(tenant_id: int) -> Recent:
         after=first_id_since(since - _CLOCKS_APART),
         since=since,
         share_since=now - SHARE_WINDOW,
-        limit=MOST_STARTS,
+        limit=MAX_STARTS,
     )[0]
-    own = _SQL["own_waits"](tenant_id=tenant_id, since=since, limit=MOST_OWN)[0]
+    own = _SQL["own_waits"](tenant_id=tenant_id, since=since, limit=MAX_OWN)[0]
     # Either is the latest of something; the one that saw more says more.
     waits, waited = max((latest.waits, latest.waited), (own.waits, own.waited), key=lambda sample: sample[1])
     window = now - latest.first_at if latest.cut_off and latest.first_at else SHARE_WINDOW

@@ -113,7 +113,7 @@ class TestDeadLetters:
     def test_takes_so_many_at_a_click_the_oldest_first(
         self, world: World, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letter, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(dead_letter, "MAX_AT_ONCE", 2)
         triggers = sorted([world.dead, *factories.make_triggers(world.job, 2, "dead")], key=lambda t: t.id)
         assert "More match" in said(operator.post(f"{self.url}replay/", CONFIRMED))
         assert self.states(*triggers) == ["pending", "pending", "dead"]

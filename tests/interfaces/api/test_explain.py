@@ -206,7 +206,7 @@ class TestTenant:
     def test_sees_starts_over_the_time_they_are_known_of(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(usage, "MOST_STARTS", 4)
+        monkeypatch.setattr(usage, "MAX_STARTS", 4)
         for age in (40, 30, 20, 10, 0):
             trigger = make_trigger(make_job(owner.tenant), "running")
             make_attempt(trigger, started_at=now() - age * SECOND)

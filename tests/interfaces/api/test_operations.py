@@ -172,7 +172,7 @@ class TestAnOperation:
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(operations, "SLICE", 10)
-        monkeypatch.setattr(operations, "MOST_TRIGGERS", 3)
+        monkeypatch.setattr(operations, "MAX_TRIGGERS", 3)
         jobs = [make_job(owner.tenant) for _ in range(5)]
         triggers = [make_trigger(jobs[n]) for n in (0, 1, 1, 1, 4)]
         path = f"/operations/{begin(owner, 'cancel')}"
@@ -186,7 +186,7 @@ class TestAnOperation:
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(operations, "SLICE", 10)
-        monkeypatch.setattr(operations, "MOST_TRIGGERS", 3)
+        monkeypatch.setattr(operations, "MAX_TRIGGERS", 3)
         jobs = [make_job(owner.tenant, status="paused", **owing(5)) for _ in range(3)]
         path = f"/operations/{begin(owner, 'resume')}"
         seen, runner = [], Runner(select)
@@ -256,7 +256,7 @@ class TestTheList:
         assert owner.get(f"/operations/{foreign}").status_code == 404
 
     def test_is_bounded_while_they_are_unfinished(self, owner: Caller, outsider: Caller) -> None:
-        for _ in range(operations.MOST_UNFINISHED):
+        for _ in range(operations.MAX_UNFINISHED):
             begin(owner, "pause")
         refused = owner.post("/operations", {"verb": "pause", "filter": {}})
         assert refused.status_code == 409
