@@ -7,15 +7,14 @@ must have counted every one, each with its signature.
 """
 
 import json
-import socket
-import urllib.request
 from contextlib import ExitStack
 from datetime import timedelta
 from statistics import median
 from typing import Any
 
 from benchmarks import carillon
-from benchmarks.peers.http.loop import BODY
+from benchmarks.peers.http import receiver
+from benchmarks.peers.http.loop import BODY, Plan, Times
 from benchmarks.report import Report, Row
 from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
 
@@ -25,7 +24,6 @@ REQUESTS = 10_000
 CONCURRENCY = 100 * WORKER_PROCESSES
 LEAD = timedelta(seconds=6)
 ALLOWED = {"CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8"}
-LOOP, RECEIVER = "benchmarks.peers.http.loop", "benchmarks.peers.http.receiver"
 END_TO_END, AHEAD = "Carillon, end to end", "Carillon, materialized ahead"
 ONE_LOOP, TWO_LOOPS = "bare loop", "two bare loops"
 
@@ -34,10 +32,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the counts."""
     count = int(REQUESTS * scale)
     rates: dict[str, list[float]] = {END_TO_END: [], AHEAD: [], ONE_LOOP: [], TWO_LOOPS: []}
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}/"
-    with stage.actor("receiver", ("-m", RECEIVER, str(port))):
-        stage.must("receiver: starting", lambda: _listens(port))
+    with stage.server("receiver", receiver.argv) as url:
         for _ in range(ROUNDS if scale >= SMALL else 1):
             rates[ONE_LOOP].append(_bare(stage, url, count, loops=1))
             rates[TWO_LOOPS].append(_bare(stage, url, count, loops=2))
@@ -71,11 +66,11 @@ def measure(stage: Stage, *, scale: float) -> Report:
 def _bare(stage: Stage, url: str, count: int, *, loops: int) -> float:
     """Requests a second of ``loops`` processes together; the slowest ends the time."""
     share = count // loops
-    argv = ("-m", LOOP, url, str(share), str(CONCURRENCY // loops))
+    argv = Plan(url, calls=share, clients=CONCURRENCY // loops).argv()
     with ExitStack() as actors:
         runners = [actors.enter_context(stage.actor(f"loop-{n}", argv, may_end=True)) for n in range(loops)]
         stage.must(f"{loops} bare loops", lambda: all(runner.ended() for runner in runners))
-        return share * loops / max(float(runner.log.read_text()) for runner in runners)
+        return share * loops / max(Times.printed(runner.log.read_text()).seconds for runner in runners)
 
 
 def _ours(stage: Stage, url: str, count: int) -> dict[str, float]:
@@ -96,18 +91,5 @@ def _ours(stage: Stage, url: str, count: int) -> dict[str, float]:
     return {END_TO_END: count / end_to_end, AHEAD: count / ahead}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def _seen(url: str) -> dict[str, int]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        seen: dict[str, int] = json.load(answer)
-        return {"requests": 0, "signed": 0} | seen
+    return {"requests": 0, "signed": 0} | receiver.told(url)

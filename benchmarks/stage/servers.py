@@ -7,6 +7,7 @@ it finds. Processes die with us. One that ends early fails the bench with the en
 
 import os
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from psycopg import sql
 
 from benchmarks.stage.actor import Actor, BenchError
 from scheduler_project.embedded.stack import EmbeddedStack
-from stage.processes import run_python, start_python
+from stage.processes import free_port, run_python, start_python
 from stage.waiting import NotInTime, wait_until
 
 WORKER_PROCESSES = 2
@@ -131,6 +132,25 @@ class Stage:
         finally:
             self._actors.remove(actor)
             actor.stop()
+
+    @contextmanager
+    def server(
+        self,
+        name: str,
+        argv: Callable[[int], Sequence[str]],
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[str]:
+        """``actor`` that listens at the port that ``argv`` is given. Yields its URL, once it does."""
+        port = free_port()
+
+        def listens() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        with self.actor(name, argv(port), environment=environment):
+            self.must(f"{name}: starting", listens)
+            yield f"http://127.0.0.1:{port}/"
 
     def wait(
         self,

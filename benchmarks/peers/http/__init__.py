@@ -1,1 +1,1 @@
-"""The receiver of webhooks, and the bare loop that Carillon's deliveries are measured beside."""
+"""The receiver of webhooks, the client that calls over HTTP, and the bare services that Carillon is measured beside."""

@@ -1,4 +1,4 @@
-"""A bare aiohttp loop: ``python -m …loop URL COUNT CONCURRENCY`` posts that often and prints how long it took.
+"""A bare aiohttp loop: ``python -m …loop PLAN`` makes the calls of a plan (JSON) and prints how long they took.
 
 Nothing is stored, signed, checked or retried: this is what sending costs by itself, in one process.
 """
@@ -7,6 +7,9 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -16,26 +19,67 @@ BODY: dict[str, Any] = {"kind": "settlement", "account": 4711, "lines": [{"sku":
 WARM_UP = 200
 
 
-async def post_all(url: str, count: int, concurrency: int) -> float:
-    """Seconds for ``count`` posts, ``concurrency`` at a time."""
-    data, headers = json.dumps(BODY).encode(), {"Content-Type": "application/json"}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
+@dataclass(frozen=True)
+class Plan:
+    """``calls`` to ``url``, ``clients`` at a time, after some that do not count.
 
-        async def post(numbers: Any) -> None:
-            for _ in numbers:
-                async with session.post(url, data=data, headers=headers) as answer:
-                    await answer.read()
-                    answer.raise_for_status()
+    In a ``body`` ``{n}`` stands for the number of the call and ``{now}`` for the time (Unix seconds). ``per_second``:
+    calls begin at this rate, as far as there are clients; 0: each client calls without a pause.
+    """
 
-        async def run(total: int) -> float:
-            numbers = iter(range(total))
+    url: str
+    calls: int
+    clients: int
+    body: str = json.dumps(BODY)
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    per_second: float = 0
+    warm_up: int = WARM_UP
+
+    def argv(self) -> tuple[str, ...]:
+        return "-m", MODULE, json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Times:
+    """``seconds`` from the first call to the last answer, and the ``ms`` of each call."""
+
+    seconds: float
+    ms: list[float]
+
+    @classmethod
+    def printed(cls, text: str) -> "Times":
+        return cls(**json.loads(text))
+
+
+async def carry_out(plan: Plan) -> Times:
+    """Make the calls. An answer that is an error ends the process, with what it says."""
+    numbers = count()
+    headers = {"Content-Type": "application/json", **plan.headers}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=plan.clients)) as session:
+
+        async def call(turns: Iterator[float], ms: list[float]) -> None:
+            for begins_at in turns:
+                if begins_at:
+                    await asyncio.sleep(begins_at - time.perf_counter())
+                body = plan.body.replace("{n}", str(next(numbers))).replace("{now}", f"{time.time():.6f}")
+                began = time.perf_counter()
+                async with session.request(plan.method, plan.url, data=body, headers=headers) as answer:
+                    text = await answer.text()
+                if not answer.ok:
+                    raise SystemExit(f"{plan.url} answered {answer.status}: {text[:500]}")
+                ms.append((time.perf_counter() - began) * 1000)
+
+        async def run(calls: int) -> Times:
+            ms: list[float] = []
             began = time.perf_counter()
-            await asyncio.gather(*(post(numbers) for _ in range(concurrency)))
-            return time.perf_counter() - began
+            turns = (began + n / plan.per_second if plan.per_second else 0.0 for n in range(calls))
+            await asyncio.gather(*(call(turns, ms) for _ in range(plan.clients)))
+            return Times(time.perf_counter() - began, ms)
 
-        await run(WARM_UP)
-        return await run(count)
+        await run(plan.warm_up)
+        return await run(plan.calls)
 
 
 if __name__ == "__main__":
-    print(asyncio.run(post_all(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(asdict(asyncio.run(carry_out(Plan(**json.loads(sys.argv[1])))))))

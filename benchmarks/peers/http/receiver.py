@@ -1,8 +1,15 @@
-"""Receives webhooks: ``python -m …receiver PORT``. Answers 204 and counts; ``GET /`` tells what it has seen."""
+"""Receives webhooks: ``python -m …receiver PORT``. Answers 204 and counts; ``GET /`` tells what it has seen.
+
+``?asked_at=<Unix seconds>`` in a webhook's URL says when it was asked for; ``GET /waits`` tells the ms since, of each.
+"""
 
 import asyncio
+import json
 import sys
+import time
+import urllib.request
 from collections import Counter
+from typing import Any
 
 from aiohttp import web
 
@@ -12,10 +19,13 @@ MODULE = "benchmarks.peers.http.receiver"
 async def serve(port: int) -> None:
     """Listen on loopback for ever."""
     seen: Counter[str] = Counter()
+    waits: list[float] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.method == "GET":
-            return web.json_response(seen)
+            return web.json_response(waits if request.path == "/waits" else seen)
+        if asked_at := request.query.get("asked_at"):
+            waits.append((time.time() - float(asked_at)) * 1000)
         await request.read()
         seen["requests"] += 1
         seen["signed"] += "webhook-signature" in request.headers
@@ -25,6 +35,16 @@ async def serve(port: int) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     await asyncio.Event().wait()
+
+
+def argv(port: int) -> tuple[str, ...]:
+    return "-m", MODULE, str(port)
+
+
+def told(url: str) -> Any:
+    """What the receiver says when it is asked at ``url``."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,12 @@ settings.configure(
             "NAME": _where.get("dbname", ""),
             "USER": _where.get("user", ""),
             "HOST": _where.get("host", ""),
+            "CONN_MAX_AGE": None,
         }
     },
+    ALLOWED_HOSTS=["127.0.0.1"],
+    ROOT_URLCONF="benchmarks.peers.http.views",
+    REST_FRAMEWORK={"UNAUTHENTICATED_USER": None},
     USE_TZ=True,
     TIME_ZONE="UTC",
 )
