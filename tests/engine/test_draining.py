@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.conf import engine_settings
 from jobs.engine.worker import batch, draining
 from jobs.engine.worker.process import THIS
 from jobs.handlers import registry
@@ -28,7 +29,8 @@ def in_hand(*triggers: Trigger, started: bool = True) -> batch.Batch:
         celery_task_id="c",
         lease=timedelta(seconds=30),
     )
-    claimed = batch.Batch(registry.get(triggers[0].job_type), rows, runner=THIS.runner, keeper=THIS.keeper)
+    kind = registry.get(triggers[0].job_type)
+    claimed = batch.Batch(kind, rows, settings=engine_settings(), runner=THIS.runner, keeper=THIS.keeper)
     for held in claimed.hold.held.values():
         held.deadline = 1.0 if started else None
     return claimed

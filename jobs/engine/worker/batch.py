@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
-from jobs.conf import engine_settings
+from jobs.conf import EngineSettings
 from jobs.core.policies import Delivery
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.keeping.keeper import Held, Hold, Keeper
@@ -49,6 +49,7 @@ class Batch:
         job_type: JobType,
         rows: Claimed,
         *,
+        settings: EngineSettings,
         runner: AsyncRunner,
         keeper: Keeper,
         sure_until: float = math.inf,
@@ -57,8 +58,9 @@ class Batch:
         self.rows: dict[UUID, Any] = {row.id: row for row in rows}
         held = {row.id: Held(Grip(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
+        self._patience_seconds = settings.worker_lease_seconds
         self._finisher = Finisher(
-            flush_seconds=engine_settings().finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
+            flush_seconds=settings.finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
         )
         self._finisher.counts["dropped"] = rows.dropped
         self._runner = runner
@@ -128,8 +130,7 @@ class Batch:
                 self._take_outcome(ctx, self._refusal(ctx) or self._call(ctx, row.payload))
 
     def _write_outcomes(self) -> None:
-        patience = engine_settings().worker_lease_seconds
-        db.until_connected(self._finisher.flush, patience_seconds=patience, what="finish")
+        db.until_connected(self._finisher.flush, patience_seconds=self._patience_seconds, what="finish")
 
     def summary(self) -> dict[str, int]:
         """What has become of the batch so far, for the message's Celery result."""
@@ -147,7 +148,7 @@ class Batch:
         if not self._is_sure():
             db.until_connected(
                 partial(self._keeper.make_sure, self.hold),
-                patience_seconds=engine_settings().worker_lease_seconds,
+                patience_seconds=self._patience_seconds,
                 what="renew",
             )
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from jobs.conf import engine_settings
+from jobs.conf import EngineSettings, engine_settings
 from jobs.crash_points import crash_point
 from jobs.engine.worker.batch import Batch
 from jobs.engine.worker.brokerless import Brokerless
@@ -95,14 +95,16 @@ class WorkerProcess:
         how many effects were not made twice; or None when nothing was left to claim. Waits out a database that is away
         for as long as the lease, since both claim and finish may be repeated.
         """
-        kind = registry.get(job_type)
+        kind, settings = registry.get(job_type), engine_settings()
         with bound(worker=worker):
-            sure_until = time.monotonic() + engine_settings().worker_lease_seconds
-            rows = self._claim(kind, grips, worker=worker, celery_task_id=celery_task_id)
+            sure_until = time.monotonic() + settings.worker_lease_seconds
+            rows = self._claim(kind, grips, settings, worker=worker, celery_task_id=celery_task_id)
             if not rows:
                 return None
             keeper = self.keeper
-            batch = Batch(kind, rows, runner=self.runner, keeper=keeper, sure_until=sure_until)
+            batch = Batch(
+                kind, rows, settings=settings, runner=self.runner, keeper=keeper, sure_until=sure_until
+            )
             with keeper.keeping(batch):
                 batch.execute()
             return batch.summary()
@@ -124,8 +126,15 @@ class WorkerProcess:
             self.brokerless.stop()
         self.keeper.wait_for_the_rest()
 
-    def _claim(self, kind: JobType, grips: Sequence[Grip], *, worker: str, celery_task_id: str) -> Claimed:
-        settings = engine_settings()
+    def _claim(
+        self,
+        kind: JobType,
+        grips: Sequence[Grip],
+        settings: EngineSettings,
+        *,
+        worker: str,
+        celery_task_id: str,
+    ) -> Claimed:
         standing = self.runner.standing() if kind.is_async else Standing()
         crash_point("claim.before_commit")
         claim = partial(
