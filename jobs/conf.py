@@ -62,9 +62,6 @@ class EngineSettings(BaseSettings):
     # Beat
     leader_election: bool = Field(True, description="Off: every beat leads (merely wasteful, DESIGN §2.11).")
     leader_lease_seconds: float = Field(10, ge=2, le=60)
-    beat_shards: int = Field(
-        1, ge=1, le=256, description="Shares of the jobs that beats lead at once; 1: one beat leads all."
-    )
     look_ahead_seconds: float = Field(60, ge=1, le=3600)
     materialize_batch: int = Field(500, ge=1, le=10_000, description="Jobs a materialize statement takes.")
     dispatch_batch: int = Field(1000, ge=1, le=10_000, description="Triggers a dispatch statement takes.")

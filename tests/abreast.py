@@ -30,7 +30,6 @@ SECONDS = {
     "tests/cluster/test_wake_ups.py": 40,
     "tests/cluster/test_chaos.py": 39,
     "tests/cluster/test_crash_points.py": 36,
-    "tests/cluster/test_shards.py": 33,
     "tests/cluster/test_strikes.py": 31,
     "tests/cluster/test_killed_servers.py": 30,
     "tests/cluster/test_servers_away.py": 30,

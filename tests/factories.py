@@ -24,7 +24,7 @@ from tenants.clock import database_now
 from tenants.models import Tenant
 
 #: A reign without a term: leader election off.
-ANYONE = Reign("leader", "tests", None)
+ANYONE = Reign("tests", None)
 LEASE = timedelta(seconds=30)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 _number = count(1)
@@ -59,7 +59,6 @@ def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:
         "overlap_policy": "allow",
         "max_concurrent": 1_000_000,
         "misfire_policy": "fire_all",
-        "partition_key": 0,
         "created_at": created_at,
         "updated_at": created_at,
     }
@@ -238,8 +237,9 @@ def finish_of(trigger: Trigger, attempt: Attempt, state: str = "succeeded", **co
 
 
 def take_lease(*, holder: str = "one", duration: timedelta = 10 * SECOND) -> Reign:
-    [shard] = leases.take(leases.divide(1), holder=holder, most=1, duration=duration).shards
-    return Reign(shard.lease, holder, shard.term)
+    taken = leases.take(holder=holder, duration=duration)
+    assert taken is not None
+    return Reign(holder, taken.term)
 
 
 def utc(*parts: int) -> datetime:

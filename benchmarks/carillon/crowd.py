@@ -88,7 +88,6 @@ def _add_jobs(stage: Stage, name: str, tenants: int, each: int, columns: Mapping
         "interval": EVERY,
         "next_fire_at": sql.SQL("clock_timestamp() + {}::interval").format(NEXT),
         "misfire_policy": LATE_ONES_RUN,
-        "partition_key": sql.SQL("n % 256"),
         "created_at": sql.SQL("clock_timestamp()"),
         "updated_at": sql.SQL("clock_timestamp()"),
     }

@@ -124,7 +124,6 @@ def _grow_jobs(stage: Stage, count: int, *, tenant: str, **columns: Any) -> date
         "job_type": "noop",
         "timeout": TIMEOUT,
         "misfire_policy": LATE_ONES_RUN,
-        "partition_key": sql.SQL("n % 256"),
         "updated_at": columns["created_at"],
     }
     visible_at: datetime = grow(stage, Job, count, what=f"registering jobs of {tenant}", **common | columns)
@@ -165,7 +164,7 @@ def add_jobs(stage: Stage, jobs: list[dict[str, Any]], *, tenant: str = TENANT) 
     with transaction.atomic():
         created = Job.objects.bulk_create(
             [
-                Job(**(common | job), name=uuid4().hex, partition_key=i % 256, updated_at=job["created_at"])
+                Job(**(common | job), name=uuid4().hex, updated_at=job["created_at"])
                 for i, job in enumerate(jobs)
             ],
             batch_size=2000,

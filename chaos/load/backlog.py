@@ -80,7 +80,7 @@ def _job(tenant_id: int, **columns: Any) -> "Job":
 
     now = database_now()
     plain = {
-        "job_type": "chaos.nothing", "timeout": MINUTE, "partition_key": 0, "created_at": now, "updated_at": now,
+        "job_type": "chaos.nothing", "timeout": MINUTE, "created_at": now, "updated_at": now,
         "overlap_policy": "allow", "max_concurrent": 1_000_000, "misfire_policy": "fire_all", "next_fire_at": None,
     }  # fmt: skip
     columns.setdefault("created_at", now)

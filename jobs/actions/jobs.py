@@ -27,7 +27,7 @@ from jobs.core.pull import is_pull, shown_name
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion, Origin, Trigger
-from jobs.models.fields import new_id, partition_of
+from jobs.models.fields import new_id
 from jobs.store import db, lifecycle
 from jobs.store import jobs as job_store
 from jobs.store.catchup import walk as catchup
@@ -82,7 +82,6 @@ def draft_job(*, tenant: Tenant, definition: object, now: datetime, kinds: Kinds
     job = Job(
         id=job_id,
         tenant=tenant,
-        partition_key=partition_of(job_id),
         created_at=now,
         updated_at=now,
         **columns,

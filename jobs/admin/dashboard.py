@@ -6,7 +6,7 @@ is shown only to those who may see the rows behind it.
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
@@ -31,8 +31,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     user: Any = request.user
     context |= {"title": "Overview", "now": instant_text(now), "flower_url": flower_url()}
     if user.has_perm("jobs.view_lease"):
-        context["reigns"] = reigns(now)
-        context["clocks"] = clock_rows()
+        context |= {"leader": leader(now), "clocks": clock_rows()}
     if user.has_perm("jobs.view_trigger"):
         present = workers.present()
         dead = Trigger.objects.filter(DEAD_LETTERS, id__gte=first_id_since(now - LATELY))
@@ -45,42 +44,18 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def reigns(now: Any) -> list[dict[str, Any]]:
-    """Each beat that lives and what it leads; and what ran out, as nobody's, while the rest of its division is led."""
-    leases = list(Lease.objects.order_by("name")[:MAX_COUNTED])
-    led = {_division(lease) for lease in leases if lease.expires_at > now}
-    expired = [lease for lease in leases if lease.expires_at <= now and not _is_presence(lease)]
-    nobodys = [lease for lease in expired if not led or _division(lease) in led]
-    of_holder: dict[str, list[Lease]] = {}
-    for lease in leases:
-        if lease.expires_at > now:
-            of_holder.setdefault(lease.holder, []).append(lease)
-    groups = [*of_holder.items(), *([("nobody", nobodys)] if nobodys else [])]
-    return [_reign(holder, found, leads=found is not nobodys) for holder, found in groups]
-
-
-def _reign(holder: str, leases: list[Lease], *, leads: bool) -> dict[str, Any]:
-    led = [lease for lease in leases if not _is_presence(lease)]
-    match led:
-        case []:
-            what = "stands by"
-        case [lease]:
-            what = f"{lease.name}, term {lease.term}"
-        case _:
-            what = f"{len(led)} shards of {_division(led[0])}"
-    expires = (
-        min(lease.expires_at for lease in leases) if leads else max(lease.expires_at for lease in leases)
-    )
-    return {"holder": holder, "what": what, "leads": leads, "expires": instant_text(expires)}
-
-
-def _division(lease: Lease) -> str:
-    """Into how many shards the lease's beats divide the jobs: ``leader/6/2`` and ``beat/6/…`` are of 6."""
-    return lease.name.split("/")[1] if "/" in lease.name else "1"
-
-
-def _is_presence(lease: Lease) -> bool:
-    return lease.name.startswith("beat/")
+def leader(now: datetime) -> dict[str, Any] | None:
+    """Who leads, or that nobody does since a lease ran out; None: no beat has ever led."""
+    lease = Lease.objects.first()
+    if lease is None:
+        return None
+    leads = lease.expires_at > now
+    return {
+        "holder": lease.holder if leads else "nobody",
+        "term": lease.term,
+        "leads": leads,
+        "expires": instant_text(lease.expires_at),
+    }
 
 
 def clock_rows() -> list[dict[str, Any]]:

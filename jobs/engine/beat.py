@@ -1,6 +1,6 @@
 """The beat replacement: ``celery -A scheduler_project beat -S jobs.engine.beat:LeaderScheduler`` (DESIGN §6).
 
-Any number may run; one leads, or, with shards, each its share. All waiting happens inside ``tick``, so that a signal or
+Any number may run; one leads, the others stand by. All waiting happens inside ``tick``, so that a signal or
 a wake-up ends it at once. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the
 connection's lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
 """
@@ -122,6 +122,5 @@ class LeaderScheduler(Scheduler):
     @property
     def info(self) -> str:
         settings = engine_settings()
-        shards = f", {settings.beat_shards} shards" if settings.beat_shards > 1 else ""
-        election = f"lease {settings.leader_lease_seconds:g} s{shards}" if settings.leader_election else "off"
+        election = f"lease {settings.leader_lease_seconds:g} s" if settings.leader_election else "off"
         return f"    . leader election -> {election}"

@@ -77,9 +77,7 @@ class Cycle:
         self._known: Mapping[str, Lane] = {}
         self._opened: set[str] = set()
         self._publish, self._ready, self._wake = publish, ready, wake
-        self.leader = Leader(
-            lease=settings.leader_lease, election=settings.leader_election, shards=settings.beat_shards
-        )
+        self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._pace, self._agenda = Pace(), Agenda()
         self._zone_rules = ZoneRules()
         self._catch_ups = CatchUps(pace=self._pace)
@@ -185,7 +183,7 @@ class Cycle:
         return longest if upcoming is None else min(longest, max(0.0, upcoming))
 
     def _leads_in_vain(self) -> bool:
-        """Whether dispatch has failed for so long that the leases should go to another beat."""
+        """Whether dispatch has failed for so long that the lease should go to another beat."""
         dispatching = self.steps["dispatch"]
         if not self._settings.leader_election or dispatching.failing_seconds < GIVE_UP_SECONDS:
             return False
@@ -194,7 +192,7 @@ class Cycle:
         try:
             self.leader.give_up()
         except db.StatementFailed:
-            self.leader.step_down()  # then they expire
+            self.leader.step_down()  # then it expires
         return True
 
     def _lead(self, _: Reign | None) -> bool:

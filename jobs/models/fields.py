@@ -1,6 +1,5 @@
 """What several models share: ids, times, and the bounds of stored times."""
 
-import hashlib
 from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
@@ -10,9 +9,6 @@ import uuid_utils.compat
 from django.db.models import DateTimeField, Func, Q
 
 from jobs.core.instants import EARLIEST, LATEST
-
-#: The partitions of jobs that beats share.
-PARTITIONS = 256
 
 
 def new_id() -> UUID:
@@ -28,11 +24,6 @@ def new_ids(count: int) -> list[str]:
 def first_id_since(instant: datetime) -> UUID:
     """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
     return UUID(int=int(instant.timestamp() * 1000) << 80)
-
-
-def partition_of(job_id: UUID) -> int:
-    """The partition of a job, from 0 to before ``PARTITIONS``: stable, and even whatever the ids have in common."""
-    return int.from_bytes(hashlib.sha256(job_id.bytes).digest()[:2], "big") % PARTITIONS
 
 
 def times_in_range(*names: str) -> Q:

@@ -8,7 +8,7 @@ from django.db.models import Q
 from jobs.core.policies import CronDialect, Delivery, DstPolicy, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import JobStatus
-from jobs.models.fields import PARTITIONS, choices, new_id, one_of, times_in_range
+from jobs.models.fields import choices, new_id, one_of, times_in_range
 from tenants.models import Tenant
 
 PRIORITIES = [(int(priority), priority.label) for priority in Priority]
@@ -66,7 +66,6 @@ class Job(models.Model):
     watched = models.BooleanField(default=False, db_default=False, editable=False)
     pause_after_failures = models.PositiveIntegerField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
-    partition_key = models.PositiveSmallIntegerField(editable=False)
     next_fire_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
@@ -98,7 +97,6 @@ class Job(models.Model):
                 condition=one_of("cron_dialect", CronDialect), name="job_cron_dialect_known"
             ),
             models.CheckConstraint(condition=Q(priority__gte=0, priority__lte=3), name="job_priority_known"),
-            models.CheckConstraint(condition=Q(partition_key__lt=PARTITIONS), name="job_partition_below_256"),
             models.CheckConstraint(condition=Q(timeout__gt=timedelta()), name="job_timeout_positive"),
             models.CheckConstraint(condition=Q(max_concurrent__gte=1), name="job_max_concurrent_positive"),
             models.CheckConstraint(
@@ -120,7 +118,7 @@ class Job(models.Model):
         indexes = (
             # store/sql/jobs.sql: take_due — the jobs whose next instant enters the look-ahead window.
             models.Index(
-                fields=("next_fire_at", "partition_key"),
+                fields=("next_fire_at",),
                 condition=Q(status="active", next_fire_at__isnull=False),
                 name="job_next_fire",
             ),

@@ -54,21 +54,18 @@ def take_due(
     ids: Sequence[UUID] | None = None,
     zoned: bool = True,
 ) -> list[Any]:
-    """Lock up to ``limit`` jobs of the reign's shards whose next instant lies within the look-ahead.
+    """Lock up to ``limit`` jobs whose next instant lies within the look-ahead.
 
     With ``ids``, those of them alone; without ``zoned``, none whose instants a time zone decides. Call inside
-    ``db.atomic()``. Takes nothing once any of the shards' terms is over.
+    ``db.atomic()``. Takes nothing once the reign's term is over.
     """
     wanted = None if ids is None else list(ids)
-    return _SQL["take_due"](
-        **reign.shard_proof(), look_ahead=look_ahead, limit=limit, ids=wanted, zoned=zoned
-    )
+    return _SQL["take_due"](term=reign.term, look_ahead=look_ahead, limit=limit, ids=wanted, zoned=zoned)
 
 
-def peek_due(*, reign: Reign, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:
+def peek_due(*, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:
     """Look at up to ``limit`` jobs that ``take_due`` would give next, and at up to ``fresh`` that are hardly late."""
-    partitions = reign.shard_proof()["partitions"]
-    return _SQL["peek_due"](partitions=partitions, look_ahead=look_ahead, limit=limit, fresh=fresh)
+    return _SQL["peek_due"](look_ahead=look_ahead, limit=limit, fresh=fresh)
 
 
 def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUID]:

@@ -91,7 +91,7 @@ def reap_running(verdicts: Sequence[Verdict], *, reign: Reign) -> list[Any]:
     if not verdicts:
         return []
     with db.atomic():
-        rows = _SQL["reap_running"](**reign.proof(), **_columns(verdicts))
+        rows = _SQL["reap_running"](term=reign.term, **_columns(verdicts))
         _note_ends(rows)
     return rows
 
@@ -127,4 +127,4 @@ def _columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
 
 def reap_queued(*, reign: Reign, deadline: timedelta, limit: int) -> list[Any]:
     """Return to ``pending`` what was queued longer ago than ``policies.claim_deadline`` of ``deadline``."""
-    return _SQL["reap_queued"](**reign.proof(), deadline=deadline, limit=limit)
+    return _SQL["reap_queued"](term=reign.term, deadline=deadline, limit=limit)

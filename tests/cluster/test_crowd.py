@@ -30,8 +30,8 @@ FROZEN_SECONDS = 7.0
 #: Copies of the one job, all due now and in an hour again.
 GATHER = """
 INSERT INTO jobs_job SELECT (jsonb_populate_record(j, jsonb_build_object(
-    'id', gen_random_uuid(), 'name', '{name}-' || n, 'partition_key', n % 256,
-    'created_at', now() - interval '1 hour', 'next_fire_at', now()))).*
+    'id', gen_random_uuid(), 'name', '{name}-' || n, 'created_at', now() - interval '1 hour',
+    'next_fire_at', now()))).*
 FROM jobs_job j, generate_series(1, {number}) n WHERE j.name = 'first'
 """
 #: Of each job of a crowd: its triggers, and those that succeeded.

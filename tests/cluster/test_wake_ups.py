@@ -80,16 +80,6 @@ class TestABeatAsleep:
             assert 0.1 <= retry < SOON_SECONDS
 
 
-class TestBeatsThatShareTheJobs:
-    def test_are_all_woken(self) -> None:
-        led = "SELECT count(DISTINCT holder) FROM jobs_lease WHERE name LIKE 'leader/2/%' AND expires_at > now()"
-        with staged(beats=2, CARILLON_BEAT_SHARDS="2", **SLEEPY) as stage:
-            wait_until(lambda: stage.query(led)[0][0] == 2, timeout=90, what="both beats to lead")
-            for _ in range(8):
-                job = create(stage, job_type="noop", schedule={"type": "immediate"})
-                assert max(lags(stage, job, attempts=1)) < SOON_SECONDS
-
-
 class TestABeatThatNobodyCanWake:
     def test_finds_by_looking_what_is_due(self) -> None:
         """The broker is reached, what carries wake-ups is not: services are answered, firings start a sleep later."""

@@ -17,11 +17,9 @@ from jobs.actions.bulk.runner import Runner
 from jobs.engine.beat import LeaderScheduler, served_types
 from jobs.engine.leader import Leader
 from jobs.models import Lease
-from jobs.store import db, jobs
+from jobs.store import db
 from jobs.wakeups import wake_beats
 from scheduler_project.celery import app
-from tests import factories
-from tests.factories import make_job
 
 LEASE = timedelta(seconds=9)
 
@@ -116,141 +114,6 @@ class TestLeader:
         leader.give_up()
         leader._abstains_until = time.monotonic()
         assert leader.lead() is not None
-
-
-def renew(*leaders: Leader) -> list[int]:
-    """Let each look at its leases now, as it would a third of a lease later. Returns how many shards each holds."""
-    for leader in leaders:
-        leader._renew_after = 0.0
-        leader.lead()
-    return [len(leader._held) for leader in leaders]
-
-
-@pytest.mark.django_db
-class TestShards:
-    """Several beats over six shards, stepped by hand."""
-
-    @pytest.fixture
-    def three(self) -> list[Leader]:
-        """Three beats that have come to an even share."""
-        leaders = [Leader(lease=LEASE, shards=6) for _ in range(3)]
-        renew(*leaders)
-        renew(*leaders)
-        assert renew(*leaders) == [2, 2, 2]
-        return leaders
-
-    def test_are_all_one_beats_as_long_as_it_is_alone(self) -> None:
-        leader = Leader(lease=LEASE, shards=6)
-        reign = leader.lead()
-        assert reign is not None
-        assert len(reign.shards) == 6
-        assert reign.shard_proof()["partitions"] is None
-        assert reign.proof() == {"lease": "leader/6/1", "term": 1}
-
-    def test_are_handed_over_to_beats_that_join_until_shares_are_even(self) -> None:
-        first, second = (Leader(lease=LEASE, shards=6) for _ in range(2))
-        assert renew(first, second) == [6, 0]
-        assert renew(first, second) == [3, 3]
-        third = Leader(lease=LEASE, shards=6)
-        assert renew(third, first, second) == [0, 2, 2]
-        assert renew(third) == [2]
-        owners = [shard.lease for leader in (first, second, third) for shard in leader._held]
-        assert len(set(owners)) == 6
-
-    def test_stay_where_they_are_once_shares_are_even(self, three: list[Leader]) -> None:
-        before = [leader.lead() for leader in three]
-        for _ in range(3):
-            renew(*three)
-        assert [leader.lead() for leader in three] == before
-
-    def test_of_a_dead_beat_are_shared_by_the_others_once_it_expired(
-        self, three: list[Leader], clock: Callable[..., None]
-    ) -> None:
-        _, *living = three
-        clock(LEASE - timedelta(seconds=1))
-        assert renew(*living) == [2, 2]
-        clock(LEASE + timedelta(seconds=1))
-        before = [leader.inheritances for leader in living]
-        assert renew(*living) == [3, 3]
-        assert [leader.inheritances for leader in living] == [count + 1 for count in before]
-
-    def test_handed_over_are_no_inheritance(self) -> None:
-        first, second = (Leader(lease=LEASE, shards=6) for _ in range(2))
-        renew(first, second, first, second)
-        assert (first.inheritances, second.inheritances) == (1, 0)
-
-    def test_of_a_beat_that_stops_are_free_at_once(self, three: list[Leader]) -> None:
-        first, *others = three
-        first.hand_over()
-        first.hand_over()
-        assert renew(*others) == [3, 3]
-
-    def test_are_led_by_others_when_a_frozen_beat_wakes_and_then_shared_anew(
-        self, three: list[Leader], clock: Callable[..., None]
-    ) -> None:
-        frozen, *others = three
-        old = frozen.lead()
-        assert old is not None
-        for seconds in (5, 10, 15, 20, 25):
-            clock(timedelta(seconds=seconds))
-            renew(*others)
-        assert [len(leader._held) for leader in others] == [3, 3]
-        assert frozen.lead() is old, "it has not looked yet"
-        make_job(next_fire_at=factories.now(), partition_key=old.shards[0].first)
-        assert jobs.take_due(reign=old, look_ahead=LEASE, limit=10) == []
-        assert renew(frozen) == [0]
-        renew(*others)
-        assert renew(frozen, *others) == [2, 2, 2]
-
-    def test_leave_beats_over_the_number_standing_by(self) -> None:
-        leaders = [Leader(lease=LEASE, shards=2) for _ in range(3)]
-        renew(*leaders)
-        assert sorted(renew(*leaders)) == [0, 1, 1]
-        [idle] = [leader for leader in leaders if leader.lead() is None]
-        assert 3 * 0.7 <= idle.standby_seconds() <= 3
-        first, second = (leader for leader in leaders if leader is not idle)
-        first.hand_over()
-        renew(second)
-        assert renew(idle) == [1]
-
-    def test_missing_from_a_share_are_looked_for_sooner_than_at_a_third(self) -> None:
-        first, second = (Leader(lease=LEASE, shards=6) for _ in range(2))
-        first.lead()
-        second.lead()
-        assert second.standby_seconds() <= 1.0
-        renew(first, second)
-        assert (first._wait, second._wait) == (3.0, 3.0)
-
-    def test_are_taken_again_at_once_after_the_database_was_away(self, three: list[Leader]) -> None:
-        first, *others = three
-        old = first.lead()
-        first.step_down()
-        new = first.lead()
-        assert old is not None
-        assert new is not None
-        assert [(s.lease, s.term + 1) for s in old.shards if s.term] == [
-            (s.lease, s.term) for s in new.shards
-        ]
-        assert renew(*others) == [2, 2]
-
-    def test_cost_two_statements_a_renewal_and_none_between(self, three: list[Leader]) -> None:
-        with CaptureQueriesContext(connection) as queries:
-            three[0].lead()
-        assert len(queries) == 0
-        with CaptureQueriesContext(connection) as queries:
-            renew(three[0])
-        assert len(queries) == 2
-
-    def test_of_another_number_are_led_beside_these(self) -> None:
-        old = [Leader(lease=LEASE), Leader(lease=LEASE, shards=4)]
-        new = Leader(lease=LEASE, shards=6)
-        assert renew(*old, new) == [1, 4, 6]
-        assert renew(*old, new) == [1, 4, 6]
-        for leader in old:
-            leader.hand_over()
-        assert new._strangers
-        renew(new)
-        assert not new._strangers
 
 
 class StubCycle:

@@ -155,14 +155,6 @@ class TestLeader:
         take_lease()
         opened(trigger)
 
-    def test_is_not_opened_by_beats_that_stand_by(self) -> None:
-        trigger = make_trigger()
-        Lease.objects.update(expires_at=now() - MINUTE)
-        Lease.objects.create(name="beat/6/one", holder="one", term=1, expires_at=now() + MINUTE)
-        assert shut(trigger) == ["leader"]
-        Lease.objects.create(name="leader/6/1", holder="one", term=1, expires_at=now() + MINUTE)
-        opened(trigger)
-
     def test_is_open_without_election(self, settings: Any) -> None:
         settings.CARILLON = settings.CARILLON.model_copy(update={"leader_election": False})
         Lease.objects.all().delete()

@@ -55,7 +55,6 @@ class TestCreate:
             "fire_once",
             "at_least_once",
         )
-        assert 0 <= job.partition_key < 256
         assert job.next_fire_at == job.created_at + MINUTE
 
     def test_makes_a_one_time_job_fire_whatever_its_age(self) -> None:

@@ -151,7 +151,7 @@ class TestSweeping:
         trigger = make_trigger()
         Trigger.objects.update(announced_at=None)
         assert queued(memory) == []
-        assert queued(memory, reign=Reign("leader", "another", None)) == [trigger.id]
+        assert queued(memory, reign=Reign("another", None)) == [trigger.id]
 
     def test_begins_afresh_when_the_clock_went_back(self, memory: Memory, clock: Any) -> None:
         clock(HOUR)

@@ -52,7 +52,6 @@ UNUSUAL: dict[str, Any] = {
     "watched": True,
     "pause_after_failures": 5,
     "version": 6,
-    "partition_key": 255,
     "next_fire_at": MOMENT,
     "created_at": MOMENT - timedelta(days=1),
     "updated_at": MOMENT,
@@ -70,7 +69,6 @@ def a_job(**values: Any) -> Job:
             "job_type": "noop",
             "schedule_type": "immediate",
             "timeout": timedelta(seconds=1),
-            "partition_key": 0,
             "created_at": MOMENT,
             "updated_at": MOMENT,
         }

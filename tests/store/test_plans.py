@@ -60,10 +60,8 @@ class Sample:
 
 #: What a person asks for now and then may be slow for the minute until statistics catch up with a bulk load.
 COLD = {"lifecycle.replay"}
-REIGN = {"lease": "leader", "term": 1}
+REIGN = {"term": 1}
 LEASE = {"holder": "one", "duration": timedelta(seconds=10)}
-SHARDS = [f"leader/256/{nth}" for nth in range(1, 257)]
-HELD = {"leases": SHARDS[:86], "terms": [1] * 86, "partitions": list(range(86))}
 HOUR = timedelta(hours=1)
 
 
@@ -120,10 +118,10 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "expecteds": s.some(None),
     },
     "catchup.absorb": lambda s: {"job_ids": s.job_ids, "grace_ends": [s.now] * len(s.job_ids)},
-    "catchup.take_undecided": lambda s: {**HELD, "after": UUID(int=0), "limit": 100},
+    "catchup.take_undecided": lambda s: {**REIGN, "after": UUID(int=0), "limit": 100},
     "catchup.waiting": lambda s: {},
     "catchup.take_decided": lambda s: {
-        **HELD,
+        **REIGN,
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "after": UUID(int=0),
         "backlog": 10,
@@ -374,13 +372,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "traceback": None,
         "task_args": None,
     },
-    "jobs.take_due": lambda s: {**HELD, "look_ahead": HOUR, "limit": 500, "ids": None, "zoned": True},
-    "jobs.peek_due": lambda s: {
-        "partitions": list(range(86)),
-        "look_ahead": HOUR,
-        "limit": 10_000,
-        "fresh": 1000,
-    },
+    "jobs.take_due": lambda s: {**REIGN, "look_ahead": HOUR, "limit": 500, "ids": None, "zoned": True},
+    "jobs.peek_due": lambda s: {"look_ahead": HOUR, "limit": 10_000, "fresh": 1000},
     "jobs.materialize": lambda s: {
         "ids": s.ids,
         "job_ids": s.ids,
@@ -407,16 +400,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.before_creation": lambda s: {"tenant_id": 1, "job_type": "team.own"},
     "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
-    "leases.take": lambda s: {**LEASE, "names": SHARDS, "most": 86, "idle": timedelta(seconds=5)},
-    "leases.renew": lambda s: {**LEASE, "names": SHARDS, "terms": [1] * 256},
-    "leases.release": lambda s: {
-        "names": SHARDS,
-        "terms": [1] * 256,
-        "holder": "one",
-        "handed_over": True,
-    },
-    "leases.share": lambda s: {**LEASE, "names": SHARDS, "presence": "beat/256/1", "presences": "beat/256/"},
-    "leases.depart": lambda s: {"presence": "beat/256/1", "holder": "one"},
+    "leases.take": lambda s: {**LEASE, "idle": timedelta(seconds=5)},
+    "leases.renew": lambda s: {**LEASE, **REIGN},
+    "leases.release": lambda s: {**REIGN, "holder": "one"},
     "lifecycle.lock_tenant": lambda s: {"tenant_id": 1},
     "lifecycle.weigh": lambda s: {"job_ids": s.job_ids, "most": 2_500},
     "lifecycle.hand_back_jobs": lambda s: {"job_ids": s.job_ids},
@@ -642,7 +628,7 @@ def filled_tables() -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE 'jobs%%' "
-            "AND pg_relation_size(oid) > 100000 AND relname <> 'jobs_lease'"
+            "AND pg_relation_size(oid) > 100000"
         )
         return {name for (name,) in cursor.fetchall()}
 

@@ -16,7 +16,6 @@ from jobs.core.errors import ScheduleError
 from jobs.core.instants import LATEST
 from jobs.core.schedule import Schedule, ScheduleType, next_fire
 from jobs.store import jobs as store
-from jobs.store.leases import Reign
 
 #: Jobs that are put in order at once: a quarter of a second's work.
 CROWD = 10_000
@@ -35,9 +34,9 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def draw_up(self, *, reign: Reign, look_ahead: timedelta) -> None:
+    def draw_up(self, *, look_ahead: timedelta) -> None:
         """Put the overdue jobs in order."""
-        rows = store.peek_due(reign=reign, look_ahead=look_ahead, limit=CROWD, fresh=FRESH)
+        rows = store.peek_due(look_ahead=look_ahead, limit=CROWD, fresh=FRESH)
         self._ids = deque(dict.fromkeys(_by_urgency(rows)))
 
     def take(self, limit: int) -> list[UUID]:

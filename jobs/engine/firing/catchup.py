@@ -10,7 +10,6 @@ version's. A transaction writes the records and the catch-up's cursor together, 
 two beats take different rows. A turn ends when its time is up, so that on-time work never waits long behind the past.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -114,9 +113,7 @@ class CatchUps:
         waiting = walk.waiting()
         self._ran_to = {tenant_id: after for tenant_id, after in self._ran_to.items() if tenant_id in waiting}
         for tenant_id in sorted(waiting, key=lambda tenant_id: (tenant_id <= self._last_tenant, tenant_id)):
-            # Our part of those that wait: other beats made theirs, at their own pace.
-            ours = math.ceil(waiting[tenant_id] * reign.part)
-            allowance = self._pace.allowance(tenant_id, waiting=ours)
+            allowance = self._pace.allowance(tenant_id, waiting=waiting[tenant_id])
             if allowance:
                 self._run_tenant(reign, tenant_id, min(allowance, MAX_ROWS))
             self._last_tenant = tenant_id

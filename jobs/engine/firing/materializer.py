@@ -109,7 +109,7 @@ def _take(reign: Reign, look_ahead: timedelta, limit: int, agenda: Agenda, *, zo
     rows = take_due()
     if len(rows) < limit or rows[0].next_fire_at >= rows[0].on_time_since:
         return rows
-    agenda.draw_up(reign=reign, look_ahead=look_ahead)
+    agenda.draw_up(look_ahead=look_ahead)
     return take_due(ids=agenda.take(limit)) or rows
 
 

@@ -2,8 +2,8 @@
 
 The leader counts the triggers it materializes on time for each tenant. Past firings may come at that rate beside them,
 and no more than two seconds' worth of them may wait undispatched, so that they never delay on-time work. The rates are
-kept in memory alone, one small record a tenant: a new leader learns them with its first passes. If several beats lead,
-each counts the firings of its own shards and paces their past ones.
+kept in memory alone, one small record a tenant: a new leader learns them with its first passes. Without election each
+beat counts the firings that it materializes.
 """
 
 import math

@@ -93,8 +93,8 @@ def schedule_of(row: Any) -> Schedule:
 
 
 def take_undecided(*, reign: Reign, after: UUID, limit: int) -> list[Any]:
-    """Lock up to ``limit`` catch-ups of the reign's shards, after the id ``after``, that wait for a verdict."""
-    return _SQL["take_undecided"](**reign.shard_proof(), after=after, limit=limit)
+    """Lock up to ``limit`` catch-ups, after the id ``after``, that wait for a verdict."""
+    return _SQL["take_undecided"](term=reign.term, after=after, limit=limit)
 
 
 def waiting() -> dict[int, int]:
@@ -103,13 +103,13 @@ def waiting() -> dict[int, int]:
 
 
 def take_decided(*, reign: Reign, tenant_id: int, after: UUID, backlog: int, limit: int) -> list[Any]:
-    """Lock up to ``limit`` of a tenant's catch-ups of the reign's shards, after the id ``after``, that are to run.
+    """Lock up to ``limit`` of a tenant's catch-ups, after the id ``after``, that are to run.
 
     ``room`` says how many of each may be made now. Of jobs that fire one at a time, those with something due or under
     way are passed over, of others those with ``backlog`` of such triggers waiting.
     """
     return _SQL["take_decided"](
-        **reign.shard_proof(), tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
+        term=reign.term, tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
     )
 
 

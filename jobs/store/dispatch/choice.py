@@ -210,7 +210,7 @@ class _Turn:
         new = sorted(tenant_ids - self._ours - self._others)
         if not new:
             return
-        rows = _SQL["lock_tenants"](**self._reign.proof(), ids=new)
+        rows = _SQL["lock_tenants"](term=self._reign.term, ids=new)
         self._memory.keep(rows)
         locked = {row.id for row in rows}
         self._ours |= locked

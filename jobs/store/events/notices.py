@@ -117,7 +117,6 @@ def _make_system_job(tenant_id: int, job_type: str, name: str) -> Job:
             overlap_policy="allow",
             max_concurrent=100,
             misfire_policy="fire_all",
-            partition_key=0,
             created_at=now,
             updated_at=now,
         )

@@ -31,9 +31,9 @@ WHERE t.id = ANY(ARRAY(SELECT id FROM waits)) AND t.phase = 'pending' AND t.fenc
 RETURNING t.job_id, t.scheduled_for;
 
 -- name: take_undecided
--- Catch-up of the beat's partitions (null: all) whose firings still wait for their policy's word, or to be skipped for a
--- reason, in order of id after %(after)s, locked until the transaction ends. Jobs that are paused hold theirs, unless
--- there is a reason. None at all unless every lease over those partitions still holds.
+-- Catch-up whose firings still wait for their policy's word, or to be skipped for a reason, in order of id after
+-- %(after)s, locked until the transaction ends. Jobs that are paused hold theirs, unless there is a reason. None at all
+-- once the term is over.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_undecided, primary key of jobs_job, jobversion_of_job
 -- returns: the catch-up; of its job what records of firings need, and its schedule; past_schedule is the one it began
@@ -49,11 +49,8 @@ FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 
     ORDER BY v.valid_from DESC, v.id DESC LIMIT 1) past ON true
 WHERE c.finished_at IS NULL AND (c.reason <> '' OR NOT (c.policy = 'fire_all' OR c.cursor >= c.until_at))
   AND c.id > %(after)s::uuid AND (c.reason <> '' OR j.status IN ('active', 'completed'))
-  AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
-  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
-       SELECT count(*) FROM jobs_lease
-       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
-         AND expires_at > carillon_clock()))
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
 ORDER BY c.id
 LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;
@@ -82,10 +79,9 @@ FROM tenant
 ORDER BY tenant_id;
 
 -- name: take_decided
--- One tenant's catch-up, of the beat's partitions (null: all), with firings that are to run, in order of id after
--- %(after)s, locked until the transaction ends. If the firings of a job may not overlap, the next one comes only when
--- no other of the job is due or under way, so that none has to wait parked; of other jobs a few may wait. Nothing comes
--- unless every lease over those partitions still holds.
+-- One tenant's catch-up with firings that are to run, in order of id after %(after)s, locked until the transaction ends.
+-- If the firings of a job may not overlap, the next one comes only when no other of the job is due or under way, so that
+-- none has to wait parked; of other jobs a few may wait. Nothing comes once the term is over.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_of_job, jobversion_of_job
 -- returns: the catch-up, room (how many may be made now), of its job what a trigger needs, and its schedule as in
@@ -110,11 +106,8 @@ FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 
     ORDER BY v.valid_from DESC, v.id DESC LIMIT 1) past ON true
 WHERE c.finished_at IS NULL AND c.reason = '' AND (c.policy = 'fire_all' OR c.cursor >= c.until_at)
   AND c.tenant_id = %(tenant_id)s AND c.id > %(after)s::uuid AND j.status IN ('active', 'completed') AND room.n > 0
-  AND (%(partitions)s::smallint[] IS NULL OR j.partition_key = ANY(%(partitions)s::smallint[]))
-  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
-       SELECT count(*) FROM jobs_lease
-       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
-         AND expires_at > carillon_clock()))
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
 ORDER BY c.id
 LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;

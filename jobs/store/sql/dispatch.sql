@@ -58,7 +58,7 @@ WHERE id = ANY(%(ids)s::bigint[]);
 SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenants_tenant
 WHERE id = ANY(%(ids)s::bigint[])
   AND (%(term)s::bigint IS NULL OR EXISTS (
-       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+       SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: in_flight_since

@@ -82,8 +82,7 @@ FROM fact, LATERAL (
     FROM jobs_worker, LATERAL (SELECT seen_at > carillon_now() - %(silence)s::interval AS alive) a
     -- And its tenant's own pull workers, of a type that both kinds serve.
     WHERE queues && ARRAY['jobs.' || fact.job_type, 'jobs.' || fact.job_type || '@' || fact.tenant_id]::varchar[]) workers, LATERAL (
-    -- Beats that stand by have a lease as well, to be counted by (leases.sql: share).
-    SELECT max(expires_at) AS expires_at FROM jobs_lease WHERE NOT starts_with(name, 'beat/')) leaders
+    SELECT max(expires_at) AS expires_at FROM jobs_lease) leaders
 LEFT JOIN LATERAL (
     SELECT started_at, state, error_code FROM jobs_attempt
     WHERE fact.attempt_count > 0 AND trigger_id = fact.id

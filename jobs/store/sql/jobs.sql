@@ -1,10 +1,9 @@
 -- name: take_due
--- Jobs of the beat's partitions (null: all) whose next instant enters the look-ahead window, locked until the
--- transaction ends. Another beat takes others. With %(ids)s, those of them alone; without %(zoned)s, those alone whose
--- instants no time zone decides (zones.sql). None at all unless every lease over those partitions still holds. Those of
--- suspended tenants wait: what they miss is judged when they go on.
+-- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes others.
+-- With %(ids)s, those of them alone; without %(zoned)s, those alone whose instants no time zone decides (zones.sql). None
+-- at all once the term is over. Those of suspended tenants wait: what they miss is judged when they go on.
 -- locks: job rows, SKIP LOCKED
--- index: job_next_fire; since Postgres 17 other beats' jobs are passed over inside it; or the primary key
+-- index: job_next_fire, or the primary key
 -- returns: what a schedule and its misfire policy need, since when a firing without jitter is on time, and the window's
 -- end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
@@ -15,11 +14,8 @@ WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillo
   AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
   AND (%(zoned)s OR schedule_type <> 'cron' OR timezone = 'UTC')
   AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
-  AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
-  AND (%(terms)s::bigint[] IS NULL OR cardinality(%(terms)s::bigint[]) = (
-       SELECT count(*) FROM jobs_lease
-       WHERE (name, term) IN (SELECT * FROM unnest(%(leases)s::text[], %(terms)s::bigint[]))
-         AND expires_at > carillon_clock()))
+  AND (%(term)s::bigint IS NULL OR EXISTS (
+       SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
 ORDER BY next_fire_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;
@@ -34,7 +30,6 @@ FOR NO KEY UPDATE SKIP LOCKED;
  FROM jobs_job
  WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
    AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
-   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
  ORDER BY next_fire_at LIMIT %(limit)s)
 UNION ALL
 (SELECT id, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at, dst_policy, cron_dialect,
@@ -43,7 +38,6 @@ UNION ALL
  WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
    AND next_fire_at > carillon_now() - interval '10 seconds'
    AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
-   AND (%(partitions)s::smallint[] IS NULL OR partition_key = ANY(%(partitions)s::smallint[]))
  ORDER BY next_fire_at LIMIT %(fresh)s);
 
 -- name: materialize
@@ -112,15 +106,15 @@ WITH given AS MATERIALIZED (
         id, tenant_id, name, labels, job_type, payload, target, schedule_type, cron_expression, cron_dialect, timezone,
         "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
         overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup, status,
-        status_reason, notify, watched, pause_after_failures, version, partition_key, next_fire_at, created_at,
-        updated_at, deleted_at)
+        status_reason, notify, watched, pause_after_failures, version, next_fire_at, created_at, updated_at,
+        deleted_at)
     SELECT (job).id, (job).tenant_id, (job).name, (job).labels, (job).job_type, (job).payload, (job).target,
            (job).schedule_type, (job).cron_expression, (job).cron_dialect, (job).timezone, (job)."interval", (job).run_at,
            (job).starts_at, (job).ends_at, (job).dst_policy, (job).jitter, (job).priority, (job).timeout, (job).delivery,
            (job).retry_policy, (job).overlap_policy, (job).max_concurrent, (job).concurrency_key, (job).misfire_policy,
            (job).misfire_grace, (job).catchup_window, (job).max_catchup, (job).status, (job).status_reason, (job).notify,
-           (job).watched, (job).pause_after_failures, (job).version, (job).partition_key, (job).next_fire_at,
-           (job).created_at, (job).updated_at, (job).deleted_at
+           (job).watched, (job).pause_after_failures, (job).version, (job).next_fire_at, (job).created_at,
+           (job).updated_at, (job).deleted_at
     FROM given
     ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO NOTHING
     RETURNING id

@@ -92,7 +92,7 @@ WITH verdict AS MATERIALIZED (
     WHERE t.id = ANY(ARRAY(SELECT id FROM free)) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
       AND t.lease_expires_at < carillon_clock()
       AND (%(term)s::bigint IS NULL OR EXISTS (
-           SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+           SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
     RETURNING t.id, v.fence, t.state, t.reason, v.charged
 ), attempt AS (
     UPDATE jobs_attempt a SET
@@ -167,5 +167,5 @@ WHERE id = ANY(ARRAY(
         FOR NO KEY UPDATE SKIP LOCKED))
   AND state = 'queued'
   AND (%(term)s::bigint IS NULL OR EXISTS (
-       SELECT 1 FROM jobs_lease WHERE name = %(lease)s AND term = %(term)s AND expires_at > carillon_clock()))
+       SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
 RETURNING id, job_type;

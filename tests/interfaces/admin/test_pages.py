@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import reverse
 
 from jobs.models import Job, Lease
-from jobs.store import leases
 from jobs.store.insight import clocks, workers
 from tests import factories
 from tests.interfaces.admin.world import CONFIRMED, NOBODYS, PAGES, World
@@ -111,32 +110,9 @@ class TestDashboard:
 
     def test_a_lease_that_ran_out_is_nobodys(self, world: World, operator: Client) -> None:
         Lease.objects.update(expires_at=factories.now() - timedelta(seconds=1))
-        assert "beat-1" not in operator.get(reverse("admin:index")).content.decode()
-
-    def test_says_which_beats_lead_how_many_shards_and_which_stand_by(
-        self, world: World, operator: Client
-    ) -> None:
-        shards, lease = leases.divide(6), timedelta(seconds=10)
-        for holder, most in (("host:1:a", 3), ("host:2:b", 1), ("host:3:c", 0)):
-            leases.share(shards, holder=holder, duration=lease)
-            leases.take(shards, holder=holder, most=most, duration=lease)
-        world.lease.delete()
-        leases.take(shards, holder="host:4:d", most=9, duration=-lease)
         text = operator.get(reverse("admin:index")).content.decode()
-        found = re.findall(r"(host:\d:\w|nobody)\s*</\w+>\s*<p>([^<]*), (?:lease until|expired)", text)
-        [only] = Lease.objects.filter(name__startswith="leader/", holder="host:2:b")
-        assert dict(found) == {
-            "host:1:a": "3 shards of 6",
-            "host:2:b": f"{only.name}, term 1",
-            "host:3:c": "stands by",
-            "nobody": "2 shards of 6",
-        }
-
-    def test_shows_no_lease_of_a_division_that_is_given_up(self, world: World, operator: Client) -> None:
-        leases.take(leases.divide(6), holder="old", most=6, duration=timedelta())
-        text = operator.get(reverse("admin:index")).content.decode()
-        assert "beat-1" in text
-        assert "nobody" not in text
+        assert "beat-1" not in text
+        assert re.search(r"nobody\s*</\w+>\s*<p>term 7, expired", text)
 
     def test_shows_no_figures_to_whom_the_rows_are_closed(
         self, world: World, staff: Callable[..., Client]

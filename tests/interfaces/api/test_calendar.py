@@ -14,7 +14,7 @@ from tests import factories
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
 Clock = Callable[[timedelta], None]
-ANYONE = Reign(lease="beat", holder="tests", term=None)
+ANYONE = Reign(holder="tests", term=None)
 
 #: Expression, zone, a stretch of time in UTC, its firings in UTC, and the notes there are.
 NAMED_DATES: list[tuple[str, str, str, str, list[str], list[str]]] = [
