@@ -13,9 +13,8 @@ from uuid import UUID
 
 from jobs.engine.notices import notify
 from jobs.engine.steps.step import Step
-from jobs.store import events, history, trail
+from jobs.store import answers, events, history, operations, trail
 from jobs.store import jobs as store
-from jobs.store.calls import answers, operations
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger

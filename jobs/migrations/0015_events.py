@@ -1,6 +1,6 @@
 """The event feed, and the trigger by which the table of jobs tells of its changes."""
 
-import jobs.models.feed.event
+import jobs.models.fields
 from django.db import migrations, models
 
 # As for the tally (0009): by statement where rows come in bulk, by row where one changes. Neither meets a step of the
@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "xid",
-                    jobs.models.feed.event.TransactionId(
+                    jobs.models.fields.TransactionId(
                         db_default=models.Func(function="pg_current_xact_id"), editable=False
                     ),
                 ),

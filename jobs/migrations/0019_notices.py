@@ -1,6 +1,6 @@
 """Who is told of what, and how far the notifier has come."""
 
-import jobs.models.feed.event
+import jobs.models.fields
 from django.db import migrations, models
 
 
@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             name='FeedReader',
             fields=[
                 ('name', models.CharField(max_length=63, primary_key=True, serialize=False)),
-                ('xid', jobs.models.feed.event.TransactionId(editable=False)),
+                ('xid', jobs.models.fields.TransactionId(editable=False)),
                 ('event_id', models.BigIntegerField()),
             ],
         ),

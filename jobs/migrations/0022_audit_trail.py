@@ -1,6 +1,6 @@
 """The audit trail, and the triggers by which tables tell of their changes (ADR 20)."""
 
-import jobs.models.feed.event
+import jobs.models.fields
 from django.db import migrations, models
 
 ACTOR = """
@@ -160,7 +160,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 (
                     "xid",
-                    jobs.models.feed.event.TransactionId(
+                    jobs.models.fields.TransactionId(
                         db_default=models.Func(function="pg_current_xact_id"), editable=False
                     ),
                 ),

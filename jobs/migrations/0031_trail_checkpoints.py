@@ -1,6 +1,6 @@
 """Checkpoints of the audit trail, and its retention as a function of its owner's (ADR 24)."""
 
-import jobs.models.feed.event
+import jobs.models.fields
 from django.db import migrations, models
 
 # A role that owns neither table may call it (``manage.py grant_roles``). Its names are bound when it is made (BEGIN ATOMIC),
@@ -47,8 +47,8 @@ class Migration(migrations.Migration):
             name="TrailCheckpoint",
             fields=[
                 ("number", models.BigIntegerField(primary_key=True, serialize=False)),
-                ("after_xid", jobs.models.feed.event.TransactionId()),
-                ("upto_xid", jobs.models.feed.event.TransactionId()),
+                ("after_xid", jobs.models.fields.TransactionId()),
+                ("upto_xid", jobs.models.fields.TransactionId()),
                 ("changes", models.BigIntegerField()),
                 ("digest", models.CharField(max_length=64)),
                 ("last_at", models.DateTimeField()),
@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.SmallIntegerField(primary_key=True, serialize=False)),
                 ("number", models.BigIntegerField()),
-                ("upto_xid", jobs.models.feed.event.TransactionId()),
+                ("upto_xid", jobs.models.fields.TransactionId()),
                 ("last_seal", models.CharField(blank=True, max_length=64)),
                 ("key_id", models.CharField(max_length=16)),
                 ("seal", models.CharField(max_length=64)),

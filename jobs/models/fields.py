@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import uuid_utils
 import uuid_utils.compat
-from django.db.models import DateTimeField, Func, Q
+from django.db.models import DateTimeField, Field, Func, Q
 
 from jobs.core.instants import EARLIEST, LATEST
 
@@ -50,3 +51,10 @@ class Clock(Func):
     function = "carillon_clock"
     output_field = DateTimeField()
     arity = 0
+
+
+class TransactionId(Field):
+    """A transaction's 64-bit id, ``xid8``: never reused, and read as text."""
+
+    def db_type(self, connection: Any) -> str:
+        return "xid8"

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, StrictBool, Tag
 
 from jobs.core.errors import InvalidInput, unknown
 from jobs.core.states import REASONS, JobStatus, TriggerState
-from jobs.models.calls.operation import JOB_VERBS, TRIGGER_VERBS
+from jobs.models.operation import JOB_VERBS, TRIGGER_VERBS
 from jobs.shapes.base import OneOf, Shape
 from jobs.shapes.job import MAX_NAME, PRIORITIES, Definition
 from jobs.shapes.labels import SELECTOR

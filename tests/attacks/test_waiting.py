@@ -12,8 +12,7 @@ from jobs.conf import engine_settings
 from jobs.engine.pull import waiting
 from jobs.engine.pull.waiting import Waiting
 from jobs.models import Operation
-from jobs.store import db
-from jobs.store.calls import operations
+from jobs.store import db, operations
 from stage.waiting import wait_until
 from tests.factories import make_tenant
 from tests.interfaces.api.caller import Caller

@@ -10,7 +10,7 @@ from django.db import transaction
 from jobs.actions import jobs as jobs_actions
 from jobs.engine.notices import notifier, notify
 from jobs.models import Event, Job, Trigger
-from jobs.models.feed.reader import FeedReader
+from jobs.models.event import FeedReader
 from jobs.store import execution
 from jobs.store.events import notices
 from tenants.models import Tenant

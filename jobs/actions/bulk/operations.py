@@ -16,7 +16,7 @@ from jobs.core.errors import CarillonError, Conflict, NotFound
 from jobs.core.instants import instant_text
 from jobs.models import Job, Operation
 from jobs.store import db, lifecycle
-from jobs.store.calls import operations as store
+from jobs.store import operations as store
 from jobs.store.trail import Actor, acting_as
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats

@@ -23,8 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.core.errors import InvalidInput
-from jobs.store import db
-from jobs.store.calls import answers
+from jobs.store import answers, db
 
 if TYPE_CHECKING:
     from jobs.api.views.base import Endpoint

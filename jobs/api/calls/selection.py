@@ -15,7 +15,7 @@ from jobs.actions.bulk.operations import Selection
 from jobs.api.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter
 from jobs.core.errors import InvalidInput, unknown
 from jobs.models import Job, Trigger
-from jobs.models.calls.operation import TRIGGER_VERBS
+from jobs.models.operation import TRIGGER_VERBS
 from jobs.models.trigger import DEAD_LETTERS
 from tenants.models import Tenant
 

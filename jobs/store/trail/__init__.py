@@ -1,4 +1,4 @@
-"""The audit trail: who changed what, written by the tables themselves (``models.feed.change``, ADR 20)."""
+"""The audit trail: who changed what, written by the tables themselves (``models.trail``, ADR 20)."""
 
 import json
 from collections.abc import Mapping

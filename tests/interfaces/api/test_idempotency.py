@@ -19,7 +19,7 @@ from jobs.api.views.base import Endpoint
 from jobs.api.views.jobs import JobsView
 from jobs.engine.housekeeper import Housekeeper
 from jobs.models import Answer, Job, Trigger
-from jobs.store.calls import answers
+from jobs.store import answers
 from tests.factories import make_job, make_trigger
 from tests.interfaces.api.caller import Caller, faulty_fields, jobs_stored, noop_job
 

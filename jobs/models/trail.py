@@ -1,8 +1,11 @@
-"""Change: who changed what of what people decide on: definitions, limits, credentials, operators (docs/audit.md)."""
+"""The audit trail (docs/audit.md): Change, who changed what, and its signed checkpoints.
+
+It tells of what people decide on: definitions, limits, credentials, operators.
+"""
 
 from django.db import models
 
-from jobs.models.feed.event import TransactionId
+from jobs.models.fields import TransactionId
 
 
 class Change(models.Model):
@@ -63,3 +66,40 @@ class Change(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} {self.action} by {self.actor}"
+
+
+class TrailCheckpoint(models.Model):
+    """The changes of transactions after ``after_xid`` up to ``upto_xid``; those were over when it was made.
+
+    Rows of it are appended only. After its changes are past retention it stays as their stub.
+    """
+
+    number = models.BigIntegerField(primary_key=True)
+    after_xid = TransactionId()
+    upto_xid = TransactionId()
+    changes = models.BigIntegerField()
+    #: SHA-256 of the changes' SHA-256s, in their order.
+    digest = models.CharField(max_length=64)
+    last_at = models.DateTimeField()
+    made_at = models.DateTimeField()
+    #: The seal of the checkpoint before; empty for the first.
+    previous = models.CharField(max_length=64, blank=True)
+    key_id = models.CharField(max_length=16)
+    seal = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"checkpoint {self.number}"
+
+
+class TrailHead(models.Model):
+    """One row: the last checkpoint, signed. Without it nobody would miss the last ones."""
+
+    id = models.SmallIntegerField(primary_key=True)
+    number = models.BigIntegerField()
+    upto_xid = TransactionId()
+    last_seal = models.CharField(max_length=64, blank=True)
+    key_id = models.CharField(max_length=16)
+    seal = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"head at {self.number}"

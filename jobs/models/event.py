@@ -1,15 +1,8 @@
-"""Event: a change of a tenant's jobs or triggers, as its services read it (docs/events.md)."""
-
-from typing import Any
+"""The event feed (docs/events.md): Event, a change of a tenant's jobs or triggers, and FeedReader."""
 
 from django.db import models
 
-
-class TransactionId(models.Field):
-    """A transaction's 64-bit id, ``xid8``: never reused, and read as text."""
-
-    def db_type(self, connection: Any) -> str:
-        return "xid8"
+from jobs.models.fields import TransactionId
 
 
 class Event(models.Model):
@@ -38,3 +31,14 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class FeedReader(models.Model):
+    """How far a reader of ours has come: ``name`` has read everything up to and with ``(xid, event_id)``."""
+
+    name = models.CharField(max_length=63, primary_key=True)
+    xid = TransactionId(editable=False)
+    event_id = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,1 +1,0 @@
-"""What is kept of calls of the API beside what they wrote."""

@@ -1,1 +1,0 @@
-"""What services are told of: the event feed."""
