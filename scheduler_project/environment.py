@@ -156,10 +156,6 @@ class Platform(BaseSettings):
     def embedded_database(self) -> bool:
         return self.database_url is None
 
-    @property
-    def embedded_redis(self) -> bool:
-        return self.redis_url is None
-
     def database(self) -> dict[str, Any]:
         """Django's ``DATABASES["default"]``, every wait for the network bounded; those for the server: ``sessions``."""
         url = self.database_url or paths.embedded_database_url(self.data_dir)

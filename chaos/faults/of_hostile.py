@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -51,7 +50,6 @@ class HostileTenant(Fault):
 
     def inject(self) -> None:
         self._report = self._file("report")
-        self._struck_at = time.time()
         self._attacker = self._begin(
             HOSTILE, "-m", "chaos.load.hostile", self.caller.url, str(self._report), tenant=HOSTILE
         )
