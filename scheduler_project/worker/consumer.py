@@ -1,9 +1,9 @@
 """Celery's consumer, without what cost a worker more than all else it does for a message (docs/adr/0019).
 
 Task events are published a few times a second, not after every message; no viewer looks more closely. While messages
-are short, each process has its next one ready and does not idle until the broker answers. The loop makes no system call
-that must fail. And a worker that stops gives unstarted messages back at once. Named by ``CELERY_WORKER_CONSUMER``;
-``Prefetch`` takes the place of ``worker_disable_prefetch``.
+are short, each process has its next one ready and does not idle until the broker answers. And a worker that stops gives
+unstarted messages back at once. Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of
+``worker_disable_prefetch``.
 """
 
 import logging
@@ -75,8 +75,6 @@ class Consumer(CelerysConsumer):
         for step in self.steps:
             if isinstance(step, Tasks):
                 step.qos_global = partial(count_prefetch, celerys=step.qos_global)
-        if self.hub:
-            remove_no_writer_twice(self.hub)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Quorum queues refuse a prefetch count for the worker, with the connection. The next one has it by queue.
@@ -141,20 +139,6 @@ def end_poll(channel: Any) -> None:
         return
     with suppress(Empty):
         channel._brpop_read()
-
-
-def remove_no_writer_twice(hub: Any) -> None:
-    """In each turn of the loop, several times a message, the pool removes the writer of each idle process.
-
-    As a rule there is none, and then the system is not asked to remove it either, only to fail.
-    """
-    remove_writer = hub.remove_writer
-
-    def remove_if_there(fd: int) -> None:
-        if fd in hub.writers:
-            remove_writer(fd)
-
-    hub.remove_writer = remove_if_there
 
 
 class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]

@@ -12,7 +12,6 @@ from kombu import Connection, Exchange, Producer, Queue
 from jobs import broker
 from scheduler_project.celery import app
 from scheduler_project.worker import events
-from scheduler_project.worker.consumer import remove_no_writer_twice
 from scheduler_project.worker.events import DEAF_SECONDS, Dispatcher
 
 
@@ -120,25 +119,11 @@ class Hub:
 
     def __init__(self) -> None:
         self.readers: dict[int, Any] = {}
-        self.writers: dict[int, Any] = {}
         self.asked: list[str] = []
 
     def add_reader(self, fd: int, callback: Any, *args: Any) -> None:
         self.asked.append(f"read {fd}")
         self.readers[fd] = callback, args
-
-    def remove_writer(self, fd: int) -> None:
-        self.asked.append(f"write no more {fd}")
-        self.writers.pop(fd, None)
-
-
-def test_a_writer_is_removed_once() -> None:
-    hub = Hub()
-    remove_no_writer_twice(hub)
-    hub.writers = {3: None, 4: print}
-    for fd in (3, 4, 3, 4, 5):
-        hub.remove_writer(fd)
-    assert hub.asked == ["write no more 3", "write no more 4"]
 
 
 def test_a_socket_is_told_of_once_and_again_when_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
