@@ -56,6 +56,7 @@ class Listener:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
 
     def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)  # which ends the wait of its thread, as closing it would not
         self.socket.close()
         for connection in self.connections:
             connection.close()

@@ -58,6 +58,7 @@ class Target:
 
     def close(self) -> None:
         self.answering.set()
+        self._server.shutdown(socket.SHUT_RDWR)  # which ends the wait of its thread, as closing it would not
         self._server.close()
 
 

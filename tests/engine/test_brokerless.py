@@ -45,7 +45,7 @@ def taker(slots: int = 1, perform: Callable[[str, Any], object] | None = None) -
 class TestPublisher:
     @pytest.fixture
     def app(self, settings: Any) -> Celery:
-        app = Celery(broker=settings.CELERY_BROKER_URL)
+        app = Celery(broker=settings.CELERY_BROKER_URL, set_as_current=False, fixups=())
         app.conf.task_queues = [Queue("jobs.noop", exchange="", routing_key="jobs.noop")]
         app.conf.broker_transport_options = settings.CELERY_BROKER_TRANSPORT_OPTIONS
         return app

@@ -20,6 +20,7 @@ from jobs.models import Lease
 from jobs.store import db
 from jobs.wakeups import wake_beats
 from scheduler_project.celery import app
+from scheduler_project.worker import collector
 
 LEASE = timedelta(seconds=9)
 
@@ -139,8 +140,10 @@ class TestLeaderScheduler:
     def scheduler(self, job_types: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaderScheduler]:
         """A real one whose cycle is a stub, with the signal handlers put back afterwards.
 
-        A beat's thread for operations, and its plans, would outlive the test and be in the way of all that follow.
+        A beat's thread for operations, its plans and what its collector spares would outlive the test and be in the
+        way of all that follow.
         """
+        monkeypatch.setattr(collector, "spare", lambda: None)
         monkeypatch.setattr(Runner, "start", lambda self: None)
         monkeypatch.setattr(db, "keep_plans", lambda: None)
         found = LeaderScheduler(app)

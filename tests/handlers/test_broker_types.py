@@ -1,6 +1,5 @@
 """``celery_task`` and ``message`` on a real Redis, in an app that refuses queues it does not know."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -10,7 +9,9 @@ import kombu
 import pytest
 import redis
 from amqp.exceptions import NotFound
-from celery import Celery, current_app
+from celery import Celery, _state, current_app
+from celery.app.log import Logging
+from celery.app.trace import reset_worker_optimizations
 from celery.contrib.testing.worker import start_worker
 from celery.signals import worker_init
 
@@ -22,7 +23,7 @@ from jobs.limits.exchange import PREFIX
 
 
 def an_app(broker_url: str, **settings: object) -> Celery:
-    app = Celery("test", broker=broker_url, set_as_current=False)
+    app = Celery("test", broker=broker_url, set_as_current=False, fixups=())
     app.conf.update(
         broker_transport_options={"socket_timeout": 2, "socket_connect_timeout": 1, "priority_steps": [0]},
         broker_pool_acquire_timeout=2,
@@ -33,10 +34,11 @@ def an_app(broker_url: str, **settings: object) -> Celery:
 
 @contextmanager
 def as_current(app: Celery) -> Iterator[Celery]:
-    before = current_app._get_current_object()
+    before, default = current_app._get_current_object(), _state.default_app
     app.set_current()
     yield app
     before.set_current()
+    _state.set_default_app(default)
     app.close()
 
 
@@ -92,8 +94,9 @@ class TestCeleryTask:
             take("celery")
 
     def test_is_run_by_a_real_worker_of_the_teams_own_project(self, run, redis_socket, project, monkeypatch):
-        # The team's worker is none of ours: what ours do to their process, this one is to be spared.
+        # The team's worker is none of ours: what workers do to their process, this one is to be spared.
         monkeypatch.setattr(worker_init, "receivers", [])
+        monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
         done: SimpleQueue = SimpleQueue()
         team = an_app(f"redis+socket://{redis_socket}", task_ignore_result=True)
 
@@ -107,7 +110,6 @@ class TestCeleryTask:
             pool="solo",
             queues=["team.live"],
             shutdown_timeout=10,
-            loglevel=logging.WARNING,  # another would stay this process's level, and hush the tests that follow
         ):
             project.set_current()
             ended = run(
@@ -115,6 +117,7 @@ class TestCeleryTask:
                 {"task": "reports.build", "args": [5], "kwargs": {"name": "x"}, "queue": "team.live"},
             )
             assert done.get(timeout=10) == (5, "x", ended.result["celery_task_id"])
+        reset_worker_optimizations(team)
 
     @pytest.mark.parametrize(
         ("payload", "path"),
@@ -187,7 +190,8 @@ class TestBroker:
     @pytest.mark.parametrize(
         "url", ["redis+socket:///nowhere/r.sock", "redis://127.0.0.1:1/0", "amqp://127.0.0.1:1//"]
     )
-    def test_that_is_away_fails_the_attempt_for_a_retry(self, run, name, payload, url):
+    def test_that_is_away_fails_the_attempt_for_a_retry(self, run, name, payload, url, monkeypatch):
+        monkeypatch.setattr("redis.retry.sleep", lambda _: None)
         with as_current(an_app(url, task_create_missing_queues=False)):
             for ended in (
                 run(name, payload),

@@ -57,6 +57,9 @@ class Pooler:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
+        self._listener.shutdown(
+            socket.SHUT_RDWR
+        )  # which ends the wait of its thread, as closing it would not
         self._listener.close()
         for server in self._free:
             server.stream.close()
