@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 from jobs.handlers import registry
 from jobs.limits import Buckets, shared
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
-from jobs.store import history
+from jobs.store import db, history
+from jobs.telemetry import Outage
 from jobs.wakeups import sender
 from jobs.wakeups.sender import TIMEOUT_SECONDS
 from stage.waiting import wait_until
@@ -70,6 +71,12 @@ def hasty_redis(monkeypatch: pytest.MonkeyPatch, redis_has_time: None) -> None:
     monkeypatch.setattr(shared, "BUDGET_SECONDS", BUDGET_SECONDS)
     monkeypatch.setattr(shared, "SLOW_SECONDS", SLOW_SECONDS)
     monkeypatch.setattr(sender, "TIMEOUT_SECONDS", TIMEOUT_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No outage of the database is told of as over in the next test."""
+    monkeypatch.setattr(db, "_outage", Outage("database away"))
 
 
 @pytest.fixture(autouse=True)

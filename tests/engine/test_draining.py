@@ -16,7 +16,8 @@ from tests import factories
 from tests.engine.conftest import queued
 from tests.factories import attempts, row, state_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+#: With a keeper and a runner of each test's own.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("perform")]
 
 
 def in_hand(*triggers: Trigger, started: bool = True) -> batch.Batch:

@@ -13,7 +13,13 @@ from celery import Celery, _state, current_app
 from celery.app.log import Logging
 from celery.app.trace import reset_worker_optimizations
 from celery.contrib.testing.worker import start_worker
-from celery.signals import worker_init
+from celery.signals import (
+    worker_init,
+    worker_process_init,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 from jobs.core.errors import InvalidInput
 from jobs.handlers import registry, run_sync
@@ -95,7 +101,8 @@ class TestCeleryTask:
 
     def test_is_run_by_a_real_worker_of_the_teams_own_project(self, run, redis_socket, project, monkeypatch):
         # The team's worker is none of ours: what workers do to their process, this one is to be spared.
-        monkeypatch.setattr(worker_init, "receivers", [])
+        for signal in (worker_init, worker_process_init, worker_ready, worker_shutting_down, worker_shutdown):
+            monkeypatch.setattr(signal, "receivers", [])
         monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
         done: SimpleQueue = SimpleQueue()
         team = an_app(f"redis+socket://{redis_socket}", task_ignore_result=True)
