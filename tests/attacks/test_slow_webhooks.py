@@ -65,7 +65,8 @@ class Target:
 @pytest.fixture
 def target(perform: Perform, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     networks = (ip_network("127.0.0.0/8"),)
-    settings.CARILLON = engine_settings().model_copy(update={"webhook_allow_networks": networks})
+    update = {"webhook_allow_networks": networks, "webhook_connect_timeout_seconds": 60}
+    settings.CARILLON = engine_settings().model_copy(update=update)
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.25)
     target = Target()
     yield target

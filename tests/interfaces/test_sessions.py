@@ -45,7 +45,7 @@ def through(request: pytest.FixtureRequest) -> Iterator[Callable[..., "subproces
             "DJANGO_SETTINGS_MODULE": "scheduler_project.settings",
         }
         return subprocess.run(
-            [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+            [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
         )
 
     yield run
