@@ -102,7 +102,7 @@ def rate_limits_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return buckets._thread is None
 
     for buckets in made:
-        wait_until(lambda: ended(buckets), what="the rate limits' thread to end")  # noqa: B023
+        wait_until(lambda: ended(buckets), 60, what="the rate limits' thread to end")  # noqa: B023
 
 
 @pytest.fixture
