@@ -149,8 +149,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),
-        "GateEnum": "jobs.explain.GATE_NAMES",
-        "OriginEnum": "jobs.models.Origin",
+        "GateEnum": "jobs.shapes.explain.GATE_NAMES",
+        "OriginEnum": "jobs.models.Origin.values",
     },
 }
 

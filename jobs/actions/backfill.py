@@ -21,6 +21,7 @@ from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, TICK, instant_te
 from jobs.core.schedule import each_fire_time
 from jobs.core.states import JobStatus
 from jobs.models import CatchUp, Job
+from jobs.shapes.history import BackfillShape
 from jobs.store import db, trail
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.walk import Past
@@ -106,18 +107,7 @@ def backfills(job: Job) -> QuerySet[CatchUp]:
 def representation(backfill: CatchUp) -> dict[str, Any]:
     """A backfill and how far it has come, JSON types only."""
     begun = backfill.cursor >= backfill.from_at
-    return {
-        "id": str(backfill.id),
-        "job_id": str(backfill.job_id),
-        "job_version": backfill.job_version,
-        "start": instant_text(backfill.from_at),
-        "end": instant_text(backfill.until_at),
-        "count": backfill.expected,
-        "materialized": backfill.fired,
-        "cursor": instant_text(backfill.cursor) if begun else None,
-        "created_at": instant_text(backfill.created_at),
-        "finished_at": instant_text(backfill.finished_at),
-    }
+    return BackfillShape.of(backfill, cursor=backfill.cursor if begun else None)
 
 
 def _check_stretch(start: datetime, end: datetime, *, now: datetime) -> None:

@@ -12,25 +12,15 @@ from jobs.core.schedule import Schedule, next_fire
 from jobs.core.states import JobStatus
 from jobs.core.timezones import tzdata_version
 from jobs.models import Job
+from jobs.shapes.job import ClockChange, Preview
 from jobs.store.jobs import schedule_of
 
 
 def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any]:
     """The next ``count`` firings after ``after``, explained. Raises ``ScheduleError`` as ``fire_times`` does."""
     firings = explained_fire_times(schedule, after=after, until=LATEST, limit=count)
-    return {
-        "description": describe(schedule),
-        "tzdata": tzdata_version(),
-        "firings": [
-            {
-                "at": instant_text(firing.at),
-                "local": firing.local.isoformat(),
-                "wall": firing.wall.isoformat(),
-                "note": firing.note,
-            }
-            for firing in firings
-        ],
-    }
+    told = {"description": describe(schedule), "tzdata": tzdata_version(), "firings": firings}
+    return Preview.of(told)
 
 
 def next_firing(job: Job, *, now: datetime) -> str | None:
@@ -58,6 +48,4 @@ def clock_change(job: Job, *, now: datetime) -> dict[str, Any] | None:
     except ScheduleError:
         # The beat pauses such a job and says why; until then it has no firing to tell of.
         return None
-    if notice is None:
-        return None
-    return {"at": instant_text(notice.at), "local": notice.local.isoformat(), "note": notice.note}
+    return None if notice is None else ClockChange.of(notice)

@@ -8,19 +8,16 @@ from typing import Any, ClassVar, TypeVar
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import get_conditional_response
 from drf_spectacular.contrib.pydantic import PydanticExtension
-from drf_spectacular.extensions import (
-    OpenApiAuthenticationExtension,
-    OpenApiSerializerExtension,
-    OpenApiSerializerFieldExtension,
-)
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from drf_spectacular.views import SpectacularAPIView
+from pydantic import BaseModel
 from rest_framework.request import Request
-from rest_framework.serializers import Serializer
+from rest_framework.serializers import ListSerializer
 
 from jobs.api.problems import MEDIA_TYPE
-from jobs.api.serializers.shared import ProblemSerializer
+from jobs.shapes.base import Problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALWAYS = (400, 401, 403, 429, 503)
@@ -62,9 +59,9 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
-def fields_of(shape: type[Serializer[Any]]) -> OpenApiParameter:
+def fields_of(shape: type[BaseModel]) -> OpenApiParameter:
     """``fields`` of a call that shows ``shape``."""
-    one = "|".join(shape().fields)
+    one = "|".join(shape.model_fields)
     return OpenApiParameter(
         "fields",
         {"type": "string", "pattern": f"^({one})(,({one}))*$"},
@@ -107,51 +104,34 @@ def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
         (status, "application/json") if shape else status: shape for status, shape in shapes.items()
     }
     for status in sorted(problems):
-        described[(status, MEDIA_TYPE)] = OpenApiResponse(ProblemSerializer, description=_MEANING[status])
+        described[(status, MEDIA_TYPE)] = OpenApiResponse(Problem, description=_MEANING[status])
     return described
+
+
+class Many(ListSerializer[Any]):
+    """A page of ``shape``, as drf-spectacular wants to be told of one."""
+
+    def __init__(self, shape: type[BaseModel]) -> None:
+        self.child: Any = shape
 
 
 class ShapeScheme(PydanticExtension):
     """How OpenAPI 3.0 describes ``jobs.shapes``, of which pydantic tells in JSON Schema 2020-12."""
 
-    target_class = "jobs.shapes.base.Described"
     priority = 1
 
     def get_name(self, auto_schema: Any, direction: Any) -> str:
         name = super().get_name(auto_schema, direction)
-        return str(self.target.model_config.get("title") or name)
+        return str(self.target.model_config.get("title") or name).removesuffix("Shape")
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
         # As it is read, for answers too: a field with a default may be missing.
-        schema = self.target.model_json_schema(mode="validation")
+        schema = self.target.model_json_schema(by_alias=False, mode="validation")
         translation = _Translation(schema.pop("$defs", {}), of_request=direction == "request")
         for name, part in translation.components():
             component = ResolvedComponent(name, ResolvedComponent.SCHEMA, part, object=name)
             auto_schema.registry.register_on_missing(component)
         return translation.of(schema)
-
-
-class ShownScheme(OpenApiSerializerExtension):
-    """A shape that is answered: every field of it is there."""
-
-    target_class = "jobs.api.serializers.shared.Shown"
-    match_subclasses = True
-
-    def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        schema = ShapeScheme(self.target.shape).map_serializer(auto_schema, direction)
-        for told in schema["properties"].values():
-            told.pop("default", None)
-        return schema | {"required": list(schema["properties"])}
-
-
-class ShapedScheme(OpenApiSerializerFieldExtension):
-    """A shape as a part of a serializer."""
-
-    target_class = "jobs.api.serializers.shared.Shaped"
-
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        reference: dict[str, Any] = auto_schema.resolve_serializer(self.target.shape, direction).ref
-        return reference
 
 
 class _Translation:
@@ -206,7 +186,7 @@ class _Translation:
         return reference if alone else {"allOf": [reference]}
 
     def _name(self, part: str) -> str:
-        return f"{self._parts[part]['title']}{'Request' if self._of_request else ''}"
+        return self._parts[part]["title"].removesuffix("Shape") + ("Request" if self._of_request else "")
 
 
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from jobs.actions.jobs import find_job
-from jobs.core.instants import instant_text
 from jobs.core.states import JobStatus
 from jobs.explain.gate import counted, moment
 from jobs.explain.gates import Available
 from jobs.explain.trigger import Explanation, explain_trigger
 from jobs.models import CatchUp, Job
+from jobs.shapes.explain import JobExplanationShape
 from jobs.store.insight import explain as store
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -47,18 +47,17 @@ class JobExplanation:
         )
         return f"The job is {job.status}; nothing of it waits{runs}."
 
-    def representation(self) -> dict[str, Any]:
+    def representation(self, *, next_fire_at: str | None) -> dict[str, Any]:
         """As the API shows it, JSON types only."""
-        return {
-            "job_id": str(self.job.id),
-            "status": str(self.job.status),
-            "status_reason": self.job.status_reason,
-            "at": instant_text(self.at),
-            "summary": self.summary,
-            "unfinished": self.unfinished,
-            "oldest_waiting": self.oldest and self.oldest.representation(),
-            "catch_up": [_shown(catch_up) for catch_up in self.catch_ups],
-        }
+        return JobExplanationShape.of(
+            self.job,
+            at=self.at,
+            summary=self.summary,
+            next_fire_at=next_fire_at,
+            unfinished=self.unfinished,
+            oldest_waiting=self.oldest and self.oldest.representation(),
+            catch_up=self.catch_ups,
+        )
 
 
 def explain_job(*, tenant: Tenant, job_id: UUID | str, available: Available | None = None) -> JobExplanation:
@@ -75,16 +74,3 @@ def explain_job(*, tenant: Tenant, job_id: UUID | str, available: Available | No
         oldest=oldest,
         catch_ups=list(CatchUp.objects.filter(job=job, finished_at=None).order_by("-id")[:MAX_CATCH_UPS]),
     )
-
-
-def _shown(catch_up: CatchUp) -> dict[str, Any]:
-    return {
-        "id": str(catch_up.id),
-        "origin": catch_up.origin,
-        "misfire_policy": catch_up.policy,
-        "from_at": instant_text(catch_up.from_at),
-        "until_at": instant_text(catch_up.until_at),
-        "cursor": instant_text(catch_up.cursor),
-        "fired": catch_up.fired,
-        "skipped": catch_up.skipped,
-    }

@@ -5,11 +5,11 @@ from typing import Any
 from jobs import limits
 from jobs.explain.gates import Available
 from jobs.handlers.builtin.queues import own_prefix
+from jobs.shapes.explain import TenantShape
 from jobs.store import jobs
 from jobs.store.insight import usage
 from jobs.store.insight.usage import Recent
 from tenants.models import Tenant
-from tenants.quotas import NAMES
 
 _PERCENTILES = ("p50", "p95", "p99")
 
@@ -22,16 +22,11 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
     flying, recent = usage.in_flight(tenant.id), usage.recent(tenant.id)
     bucket = limits.tenant_bucket(tenant.id, tenant.rate_per_second, tenant.rate_burst)
     ask = available or limits.shared_buckets().available
-    return {
-        "slug": tenant.slug,
-        "name": tenant.name,
-        "status": tenant.status,
-        "require_if_match": tenant.require_if_match,
-        "all_events": tenant.all_events,
-        "notify": tenant.notify,
-        "queues": [f"{own_prefix(tenant.slug)}*", *tenant.queues],
-        "limits": {name: getattr(tenant, name) for name in NAMES},
-        "usage": {
+    return TenantShape.of(
+        tenant,
+        queues=[f"{own_prefix(tenant.slug)}*", *tenant.queues],
+        limits=tenant,
+        usage={
             "jobs": jobs.living(tenant.id),
             "in_flight": flying.queued + flying.running,
             "queued": flying.queued,
@@ -39,8 +34,8 @@ def standing(tenant: Tenant, *, available: Available | None = None) -> dict[str,
             "starts_per_second": round(recent.own_starts / recent.seconds, 3),
             "starts_allowed_now": ask(bucket) if bucket else None,
         },
-        "recent": _recent(recent),
-    }
+        recent=_recent(recent),
+    )
 
 
 def _recent(recent: Recent) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import NotFound
-from jobs.core.instants import instant_text
 from jobs.core.states import ENDED, TriggerState
 from jobs.explain import gates, progress, siblings
 from jobs.explain.gate import Gate, counted, moment
 from jobs.explain.gates import Available
 from jobs.limits import shared_buckets
+from jobs.shapes.explain import TriggerExplanation
 from jobs.store.insight import explain as store
 from tenants.models import Tenant
 
@@ -71,7 +71,6 @@ GATES: dict[str, _Judge] = {
     "running": _alone(progress.running),
     "back_off": _alone(progress.back_off),
 }
-GATE_NAMES = tuple(GATES)
 #: Gates that still count once a trigger is queued (claim looks at job and tenant again), and once it runs.
 _COUNTS = {
     TriggerState.QUEUED: {"job", "tenant", "broker", "worker", "running", "back_off"},
@@ -116,17 +115,13 @@ class Explanation:
 
     def representation(self) -> dict[str, Any]:
         """As the API shows it, JSON types only."""
-        return {
-            "trigger_id": str(self.fact.id),
-            "job_id": str(self.fact.job_id),
-            "state": self.fact.state,
-            "reason": self.fact.reason,
-            "at": instant_text(self.fact.now),
-            "summary": self.summary,
-            "shut": [gate.name for gate in self.shut],
-            "ahead": 0 if self.ended else self.fact.ahead,
-            "gates": [_shown(gate) for gate in self.gates],
-        }
+        return TriggerExplanation.of(
+            self.fact,
+            summary=self.summary,
+            shut=[gate.name for gate in self.shut],
+            ahead=0 if self.ended else self.fact.ahead,
+            gates=self.gates,
+        )
 
 
 def explain_trigger(
@@ -155,15 +150,3 @@ def _judge(name: str, asked: _Asked) -> Gate:
         return GATES[name](asked)
     when = f", at {moment(fact.queued_at)}" if fact.queued_at else ""
     return Gate(name, True, f"Passed when it was dispatched{when}.")
-
-
-def _shown(gate: Gate) -> dict[str, Any]:
-    return {
-        "gate": gate.name,
-        "open": gate.open,
-        "detail": gate.detail,
-        "opens_at": instant_text(gate.opens_at),
-        "limit": gate.limit,
-        "used": gate.used,
-        "blockers": [str(trigger_id) for trigger_id in gate.blockers],
-    }

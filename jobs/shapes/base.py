@@ -1,4 +1,5 @@
-"""What all shapes have in common: they refuse in Carillon's words, with every fault by the path of its field."""
+"""What all shapes have in common: those that are sent refuse in Carillon's words, with every fault by the path of its
+field; those that are answered take their fields from an object."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -68,6 +69,46 @@ class OneOf(Described, RootModel[T], Generic[T]):
     """One of several shapes, as ``root``."""
 
     tagged = True
+
+
+class Shown(BaseModel):
+    """A JSON object that is answered: its fields are an object's, by their names or aliases."""
+
+    model_config = ConfigDict(from_attributes=True, validate_by_name=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def of(cls, row: Any, **told: Any) -> dict[str, Any]:
+        """``row`` in this shape, JSON types only; ``told`` are fields that it has not, or has otherwise."""
+        if told:
+            row = (row._asdict() if hasattr(row, "_asdict") else vars(row)) | told
+        return cls.model_validate(row).model_dump(mode="json")
+
+
+#: The default of a field that an answer may leave out.
+LEFT_OUT: Any = None
+
+
+class Fault(Shown):
+    field: str
+    """Path of the field, such as schedule.cron."""
+    message: str
+
+
+class Problem(Shown):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[Fault] = LEFT_OUT
+    quota: str = LEFT_OUT
+    """Of a quota that is reached: its name."""
+    limit: int = LEFT_OUT
+    """Of that quota."""
+    used: int = LEFT_OUT
+    """Of that limit."""
 
 
 def changes_of(name: str, *shapes: type[Shape], doc: str, **tag: Any) -> type[Shape]:

@@ -1,16 +1,16 @@
 """Jobs as they are written, edited and read."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.states import JobStatus
 from jobs.handlers.registry import NAME
-from jobs.shapes.base import Shape, changes_of
+from jobs.shapes.base import Shape, Shown, changes_of
 from jobs.shapes.labels import MOST, WORD, read_labels
 from jobs.shapes.notify import Notify
 from jobs.shapes.retry import Retry, RetryChanges
@@ -120,18 +120,46 @@ Changes = changes_of(
 )
 
 
-class ClockChange(Shape):
-    at: Instant
+_Wall = Annotated[str, BeforeValidator(datetime.isoformat)]
+_Local = Annotated[_Wall, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class ClockChange(Shown):
+    at: datetime
     """When it fires, or would have."""
-    local: Instant
+    local: _Local
     """The same instant in the schedule's time zone."""
     note: str
 
 
-class JobShape(Definition):
-    """A job as it is read; rendered by ``jobs.actions.definition.representation``."""
+class FiringShape(Shown):
+    at: datetime
+    local: _Local
+    """The same instant in the schedule's time zone."""
+    wall: _Wall
+    """The wall-clock time the schedule named, without an offset."""
+    note: str | None
+    """What a change of clocks has to do with it."""
 
-    model_config = ConfigDict(title="Job")
+
+class Preview(Shown):
+    description: str
+    """The schedule in words."""
+    tzdata: str
+    """The release of the time zone database in use, such as 2026a."""
+    firings: list[FiringShape]
+
+
+def _all_there(schema: dict[str, Any]) -> None:
+    for told in schema["properties"].values():
+        told.pop("default", None)
+    schema["required"] = list(schema["properties"])
+
+
+class JobShape(Definition):
+    """A job as it is read, with every field of it."""
+
+    model_config = ConfigDict(json_schema_extra=_all_there)
     id: UUID
     name: str
     labels: dict[str, str]

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, StrictBool, Tag
 from jobs.core.errors import InvalidInput, unknown
 from jobs.core.states import REASONS, JobStatus, TriggerState
 from jobs.models.operation import JOB_VERBS, TRIGGER_VERBS
-from jobs.shapes.base import OneOf, Shape
+from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
 from jobs.shapes.job import MAX_NAME, PRIORITIES, Definition
 from jobs.shapes.labels import SELECTOR
 from jobs.shapes.terms import LINE, UNREAD, Instant, Says, Text
@@ -37,6 +37,27 @@ class Bulk(_Asked):
     """Refuse all of them if one has to be refused."""
     dry_run: StrictBool = False
     """Do everything but keep it: the answer is what it would be, without ids."""
+
+
+class BulkItem(Shown):
+    """What became of one definition."""
+
+    index: int
+    """Its place in jobs, from 0."""
+    status: int
+    """201, or that of the problem."""
+    id: UUID = LEFT_OUT
+    name: str = LEFT_OUT
+    version: int = LEFT_OUT
+    next_fire_at: datetime | None = None
+    problem: Problem = LEFT_OUT
+
+
+class BulkAnswer(Shown):
+    created: int
+    refused: int
+    results: list[BulkItem]
+    """One for each definition, in order."""
 
 
 class JobsFilter(_Asked):
@@ -95,6 +116,34 @@ class OperationRequest(OneOf[Annotated[OfJobs | OfTriggers, Field(discriminator=
 
     drops_null = True
     hints = {"verb": f"Is required: one of {', '.join(VERBS)}."}
+
+
+class MatchCount(Shown):
+    matching: int
+    exact: bool
+    """False: there are more rows than a dry run looks at (100,000)."""
+
+
+class Refusal(Shown):
+    id: UUID
+    detail: str
+
+
+class OperationShape(Shown):
+    id: UUID
+    verb: Literal[VERBS]  # type: ignore[valid-type]
+    filter: dict[str, str]
+    status: Literal["running", "finished", "cancelled"]
+    done: int
+    """Jobs or triggers it was done to; also those that were so already."""
+    refused: int
+    """Those to which it could not be done."""
+    refusals: list[Refusal]
+    """The first of them, at most 20, with why."""
+    created_at: datetime
+    updated_at: datetime
+    """When it last went on."""
+    finished_at: datetime | None
 
 
 class NamedDeadLetters(_Asked):

@@ -1,6 +1,6 @@
-"""What pull workers send: claims, heartbeats and how attempts ended; and the declaration of a type that they serve."""
+"""What pull workers send and are answered: claims, heartbeats, how attempts ended; and the job types there are."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -8,13 +8,17 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_valida
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
+from jobs.core.pull import MAX_NAME_LENGTH
 from jobs.handlers import outcome as outcomes
 from jobs.handlers.context import MAX_CHECKPOINT_BYTES, MAX_STAGE_LENGTH
 from jobs.handlers.outcome import Outcome, storable_text
 from jobs.handlers.registry import NAME
-from jobs.shapes.base import OneOf, Shape
-from jobs.shapes.terms import Between, Line, Says, Text
+from jobs.shapes.base import OneOf, Shape, Shown
+from jobs.shapes.terms import Between, Line, Says, Seconds, ShownType, Text
 from jobs.store.execution import Grip
+
+#: What a tenant may call a type of its own.
+PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{MAX_NAME_LENGTH - 1}}}$"
 
 
 class _Sent(Shape):
@@ -31,6 +35,22 @@ class Declaration(_Sent):
     """Queued or running at once."""
 
 
+class JobTypeShape(Shown):
+    name: str
+    pull: bool
+    """Your pull workers may claim its triggers."""
+    description: str
+    timeout_seconds: Seconds = Field(validation_alias="timeout")
+    batch_size: int
+    max_in_flight: int | None
+    payload_schema: dict[str, Any] | None
+    """JSON Schema of the payload."""
+
+
+class JobTypes(Shown):
+    results: list[JobTypeShape]
+
+
 class ClaimRequest(_Sent):
     hints = {"worker": "Is required: a name of this worker, such as its host and process."}
     worker: Annotated[str, Line(100)]
@@ -43,6 +63,31 @@ class ClaimRequest(_Sent):
     """How many it can start at once; 1 by default."""
     wait_seconds: Annotated[float, Between(0, 30)] = 0
     """How long to wait while there is nothing; 0 by default."""
+
+
+class Work(Shown):
+    trigger_id: UUID = Field(validation_alias="id")
+    fence: int
+    """Proof of ownership: every report carries it."""
+    attempt_id: UUID
+    attempt_number: int = Field(validation_alias="attempt_count")
+    job_id: UUID
+    job_name: str
+    job_type: ShownType
+    scheduled_for: datetime
+    idempotency_key: str
+    """The same for every attempt at this firing."""
+    timeout_seconds: Seconds = Field(validation_alias="timeout")
+    """After which heartbeats no longer keep it."""
+    payload: dict[str, Any]
+    checkpoint: dict[str, Any] | None
+    """What an earlier attempt left."""
+
+
+class Claimed(Shown):
+    triggers: list[Work]
+    lease_seconds: Seconds
+    """Send a heartbeat well within this time."""
 
 
 class _Held(_Sent):
@@ -84,6 +129,16 @@ class HeartbeatRequest(_Sent):
         if len({report.trigger_id for report in self.triggers}) < len(self.triggers):
             raise InvalidInput({"triggers": "Names a trigger twice."})
         return self
+
+
+class HeldShape(Shown):
+    trigger_id: UUID
+    status: Literal["held", "cancel", "timed_out", "lost"]
+    """held: go on. cancel: stop, complete as cancelled. timed_out, lost: stop, it is no longer yours."""
+
+
+class Heartbeat(Shown):
+    triggers: list[HeldShape]
 
 
 class Error(_Sent):
@@ -155,3 +210,12 @@ class CompleteRequest(OneOf[Annotated[Success | Failure | Stopped, Field(discrim
 
     drops_null = True
     hints = {"outcome": "Is required: succeeded, failed or cancelled."}
+
+
+class CompletedShape(Shown):
+    trigger_id: UUID
+    fence: int
+    attempt_id: UUID
+    attempt_number: int
+    attempt_state: str
+    """What the outcome was: succeeded, failed or cancelled."""

@@ -7,7 +7,7 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from jobs.core.cron import parse_cron
 from jobs.core.errors import InvalidInput
@@ -141,7 +141,6 @@ class ScheduleShape(
 ):
     """Its type says which fields it has."""
 
-    model_config = ConfigDict(title="Schedule")
     drops_null = True
     hints = {
         "": 'Must be an object such as {"type": "cron", "cron": "0 2 * * *"}.',

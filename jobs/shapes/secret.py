@@ -4,11 +4,12 @@
 """
 
 import re
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from jobs.shapes.base import Shape
+from jobs.shapes.base import Shape, Shown
 from jobs.shapes.terms import Between, Text
 from tenants.models import SECRET_HOST
 from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP
@@ -32,6 +33,16 @@ class SecretValue(Shape):
     new secret; left out, one that exists keeps those it has."""
 
 
+class SecretShape(Shown):
+    name: str
+    version: int
+    """One more with each new value."""
+    hosts: list[str]
+    """What may be sent it."""
+    created_at: datetime
+    updated_at: datetime
+
+
 class NewSigningSecret(Shape):
     drops_null = True
     hints = {"secret": "Is required: whsec_ and the base64 of 24 to 64 random bytes."}
@@ -41,3 +52,10 @@ class NewSigningSecret(Shape):
         DEFAULT_OVERLAP.total_seconds()
     )
     """For how long requests carry the signature of the secret before it too; a day by default."""
+
+
+class SigningSecret(Shown):
+    rotating: bool
+    """Requests carry two signatures."""
+    retires_at: datetime | None
+    """When the older of two is used no longer."""

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, WrapValidator
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
 from jobs.core.json_rules import check_text
+from jobs.core.pull import shown_name
 
 T = TypeVar("T")
 #: A text on one line, without blanks at its ends. What else is not printable no such expression can say.
@@ -126,3 +133,9 @@ def seconds(duration: timedelta) -> int | float:
     """A duration as the API writes it: whole seconds without a decimal point."""
     value = duration.total_seconds()
     return int(value) if value.is_integer() else value
+
+
+#: Of answers: a number as it is, whole or not; a duration, as seconds; a job type as its tenant knows it.
+Number = Annotated[Any, WithJsonSchema({"type": "number"})]
+Seconds = Annotated[Number, BeforeValidator(seconds)]
+ShownType = Annotated[str, BeforeValidator(shown_name)]

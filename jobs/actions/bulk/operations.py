@@ -13,8 +13,8 @@ from jobs.actions import jobs as job_actions
 from jobs.actions.bulk import statuses
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import CarillonError, Conflict, NotFound
-from jobs.core.instants import instant_text
 from jobs.models import Job, Operation
+from jobs.shapes.operations import OperationShape
 from jobs.store import db, lifecycle
 from jobs.store import operations as store
 from jobs.store.trail import Actor, acting_as
@@ -116,18 +116,11 @@ def advance(select: Select) -> bool:
 def representation(operation: Operation) -> dict[str, Any]:
     """The operation as the API shows it."""
     ended = "cancelled" if operation.cancelled else "finished"
-    return {
-        "id": str(operation.id),
-        "verb": operation.verb,
-        "filter": operation.filter,
-        "status": ended if operation.finished_at else "running",
-        "done": operation.done,
-        "refused": operation.refused,
-        "refusals": operation.refusals[: store.MAX_REFUSALS],
-        "created_at": instant_text(operation.created_at),
-        "updated_at": instant_text(operation.updated_at),
-        "finished_at": instant_text(operation.finished_at),
-    }
+    return OperationShape.of(
+        operation,
+        status=ended if operation.finished_at else "running",
+        refusals=operation.refusals[: store.MAX_REFUSALS],
+    )
 
 
 def _do_slice(operation: Any, select: Select) -> None:

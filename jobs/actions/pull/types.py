@@ -17,8 +17,7 @@ from jobs.core.states import UNFINISHED
 from jobs.handlers import registry
 from jobs.handlers.registry import JobType, UnknownJobType
 from jobs.models import Job, PullType, Trigger
-from jobs.shapes.pull import Declaration
-from jobs.shapes.terms import seconds
+from jobs.shapes.pull import Declaration, JobTypeShape
 from jobs.store import db, pull
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -183,15 +182,7 @@ def hold_type(job_type: str) -> None:
 
 def representation(declared: PullType) -> dict[str, Any]:
     """A pull type as ``GET /job-types`` shows it."""
-    return {
-        "name": declared.name,
-        "pull": True,
-        "description": declared.description,
-        "timeout_seconds": seconds(declared.timeout),
-        "batch_size": 1,
-        "max_in_flight": declared.max_in_flight,
-        "payload_schema": declared.payload_schema,
-    }
+    return JobTypeShape.of(declared, pull=True, batch_size=1)
 
 
 def _parse(name: str, declaration: object) -> dict[str, Any]:

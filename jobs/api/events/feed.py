@@ -8,17 +8,15 @@ from typing import Any
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
-from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.events.stream import stream
 from jobs.api.schema import endpoint
-from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
-from jobs.core.instants import instant_text
+from jobs.shapes.history import Events, EventShape
 from jobs.store import events
 from jobs.store.events import START, Place
 
@@ -34,28 +32,13 @@ class EventStreamRenderer(JSONRenderer):
     format = "events"
 
 
-class EventSerializer(Shape):
-    id = serializers.CharField(help_text="Its place in the feed, for after and Last-Event-ID.")
-    at = serializers.DateTimeField()
-    kind = serializers.CharField(help_text="Such as job.paused or trigger.dead; see docs/events.md.")
-    job_id = serializers.UUIDField()
-    trigger_id = serializers.UUIDField(allow_null=True, help_text="Null for jobs and for ranges of firings.")
-    data = serializers.DictField()  # type: ignore[assignment]
-
-
-class EventsSerializer(Shape):
-    results = EventSerializer(many=True)
-    cursor = serializers.CharField(help_text="Go on from here, also when there was nothing.")
-    more = serializers.BooleanField(help_text="There is more to read at once.")
-
-
 class EventsView(Endpoint):
     query_parameters = ("after", "limit")
     renderer_classes = (JSONRenderer, EventStreamRenderer)
 
     @endpoint(
         "What changed among your jobs and triggers, oldest first; with Accept: text/event-stream as server-sent events",
-        responses={200: EventsSerializer},
+        responses={200: Events},
         parameters=[
             OpenApiParameter(
                 "after",
@@ -157,14 +140,7 @@ def id_of(row: Any) -> str:
 
 
 def _present(row: Any) -> dict[str, Any]:
-    return {
-        "id": id_of(row),
-        "at": instant_text(row.at),
-        "kind": row.kind,
-        "job_id": str(row.job_id),
-        "trigger_id": row.trigger_id and str(row.trigger_id),
-        "data": row.data,
-    }
+    return EventShape.of(row, id=id_of(row))
 
 
 def _rendered(row: Any) -> tuple[str, str, str]:

@@ -3,17 +3,14 @@
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.events.feed import MOST, PLACE, id_of, limit_of, page_of, place_of
 from jobs.api.schema import endpoint
-from jobs.api.serializers.shared import Shape
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
-from jobs.core.instants import instant_text
-from jobs.models import Change
+from jobs.shapes.history import ChangeShape, ChangesShape
 from jobs.store import trail
 from jobs.store.events import START
 from tenants.models import ApiKey
@@ -41,49 +38,13 @@ _EXAMPLE = {
 }
 
 
-class ChangedObjectSerializer(Shape):
-    kind = serializers.ChoiceField(choices=Change.Kind.values[:5])
-    id = serializers.CharField()
-    name = serializers.CharField()
-
-
-class ActorSerializer(Shape):
-    kind = serializers.ChoiceField(choices=list(trail.ActorKind))
-    name = serializers.CharField(
-        allow_null=True, help_text="Of keys, their prefix and name; null for those who run this installation."
-    )
-
-
-class ColumnSerializer(Shape):
-    before = serializers.JSONField(allow_null=True)
-    after = serializers.JSONField(allow_null=True)
-
-
-class ChangeSerializer(Shape):
-    id = serializers.CharField(help_text="Its place in the trail, for after.")
-    at = serializers.DateTimeField()
-    object = ChangedObjectSerializer()
-    action = serializers.ChoiceField(choices=Change.Action.values)
-    actor = ActorSerializer()
-    changes = serializers.DictField(
-        child=ColumnSerializer(allow_null=True),
-        help_text="By column; null where values are not kept: payloads, notify, secrets, and whatever is long.",
-    )
-
-
-class ChangesSerializer(Shape):
-    results = ChangeSerializer(many=True)
-    cursor = serializers.CharField(help_text="Go on from here, also when there was nothing.")
-    more = serializers.BooleanField(help_text="There is more to read at once.")
-
-
 class AuditView(Endpoint):
     query_parameters = ("after", "limit", "object_id")
     scope = ApiKey.Scope.ADMIN
 
     @endpoint(
         "Who changed what: your jobs, job types, keys, secrets and your tenant itself, oldest first",
-        responses={200: ChangesSerializer},
+        responses={200: ChangesShape},
         parameters=[
             OpenApiParameter(
                 "after",
@@ -120,14 +81,13 @@ class AuditView(Endpoint):
 
 
 def _present(row: Any) -> dict[str, Any]:
-    return {
-        "id": id_of(row),
-        "at": instant_text(row.at),
-        "object": {"kind": row.kind, "id": row.object_id, "name": row.name},
-        "action": row.action,
-        "actor": {"kind": row.actor_kind, "name": None if row.actor_kind in _UNNAMED else row.actor},
-        "changes": {
+    return ChangeShape.of(
+        row,
+        id=id_of(row),
+        object=row,
+        actor={"kind": row.actor_kind, "name": None if row.actor_kind in _UNNAMED else row.actor},
+        changes={
             column: values and {"before": values[0], "after": values[1]}
             for column, values in row.changes.items()
         },
-    }
+    )

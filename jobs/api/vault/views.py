@@ -11,14 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import endpoint
-from jobs.api.vault.serializers import (
-    SecretSerializer,
-    SigningSecretSerializer,
-)
+from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput, NotFound
-from jobs.shapes.secret import NewSigningSecret, SecretValue
+from jobs.shapes.secret import NewSigningSecret, SecretShape, SecretValue, SigningSecret
 from tenants.models import Secret, Tenant, is_secret_name
 from tenants.vault.secrets import delete_secret, put_secret
 from tenants.vault.signing import rotate_signing_secret
@@ -33,37 +29,37 @@ _NAME = OpenApiParameter(
 
 class SecretsView(Endpoint):
     queryset = Secret.objects.none()
-    serializer_class = SecretSerializer
     pagination_class = IdCursorPagination
     orderings = {"name": "name", "-name": "-name"}
 
     @endpoint(
         "List your secrets by name; their values are never shown",
-        responses={200: SecretSerializer(many=True)},
+        responses={200: Many(SecretShape)},
         operation_id="secrets_list",
     )
     def get(self, request: Request) -> Response:
         return self.page_of(Secret.objects.filter(tenant=self.tenant))
 
+    def present(self, row: Any) -> Any:
+        return SecretShape.of(row)
+
 
 class SecretView(Endpoint):
-    serializer_class = SecretSerializer
-
     @endpoint(
         "Read when a secret was last written; its value is never shown",
-        responses={200: SecretSerializer},
+        responses={200: SecretShape},
         parameters=[_NAME],
         problems=(404,),
         operation_id="secrets_read",
     )
     def get(self, request: Request, name: str) -> Response:
-        return Response(self.present(_find(self.tenant, name)))
+        return Response(SecretShape.of(_find(self.tenant, name)))
 
     @endpoint(
         "Keep a secret, for `{{secret:name}}` in the URL and the headers of webhooks to its hosts; replaces the one of "
         "this name",
         request=SecretValue,
-        responses={200: SecretSerializer, 201: SecretSerializer},
+        responses={200: SecretShape, 201: SecretShape},
         parameters=[_NAME],
         problems=(404,),
         examples=[
@@ -79,7 +75,7 @@ class SecretView(Endpoint):
         sent = SecretValue.read(self.body())
         with _refused():
             secret, created = put_secret(tenant=self.tenant, name=name, value=sent.value, hosts=sent.hosts)
-        return Response(self.present(secret), status=201 if created else 200)
+        return Response(SecretShape.of(secret), status=201 if created else 200)
 
     @endpoint(
         "Forget a secret; firings that need it are buried from then on",
@@ -100,7 +96,7 @@ class SigningSecretView(Endpoint):
 
     @endpoint(
         "Whether your signing secret is being replaced; it is never shown",
-        responses={200: SigningSecretSerializer},
+        responses={200: SigningSecret},
         operation_id="signing_secret_read",
     )
     def get(self, request: Request) -> Response:
@@ -109,7 +105,7 @@ class SigningSecretView(Endpoint):
     @endpoint(
         "Sign webhooks with another secret; for a while with the one before it too, so that receivers can change over",
         request=NewSigningSecret,
-        responses={200: SigningSecretSerializer},
+        responses={200: SigningSecret},
         operation_id="signing_secret_rotate",
     )
     def put(self, request: Request) -> Response:
@@ -129,10 +125,8 @@ def _find(tenant: Tenant, name: str) -> Secret:
 
 
 def _standing(tenant: Tenant) -> dict[str, Any]:
-    return {
-        "rotating": len(tenant.webhook_secret.split()) > 1,
-        "retires_at": tenant.webhook_secret_retires_at,
-    }
+    rotating = len(tenant.webhook_secret.split()) > 1
+    return SigningSecret.of({"rotating": rotating, "retires_at": tenant.webhook_secret_retires_at})
 
 
 @contextmanager

@@ -9,11 +9,10 @@ from rest_framework.response import Response
 
 from jobs.actions import backfill as actions
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import endpoint
-from jobs.api.serializers.history import BackfillSerializer, ExtentSerializer
+from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
-from jobs.core.instants import instant_text
 from jobs.models import CatchUp
+from jobs.shapes.history import BackfillShape, ExtentShape
 from jobs.shapes.operations import BackfillRequest
 
 _EXAMPLES = (
@@ -32,7 +31,7 @@ class BackfillView(Endpoint):
     @endpoint(
         "Run the firings of a past stretch; repeating the call changes nothing",
         request=BackfillRequest,
-        responses={200: ExtentSerializer, 202: BackfillSerializer},
+        responses={200: ExtentShape, 202: BackfillShape},
         problems=(404, 409),
         examples=_EXAMPLES,
         operation_id="jobs_backfill",
@@ -42,18 +41,16 @@ class BackfillView(Endpoint):
         extent, backfill = actions.backfill_job(tenant=self.tenant, job_id=job_id, **wanted)
         if backfill is not None:
             return Response(actions.representation(backfill), status=202)
-        stretch = {name: instant_text(wanted[name]) for name in ("start", "end")}
-        return Response({**stretch, "count": extent.count, "existing": extent.existing})
+        return Response(ExtentShape.of({**wanted, "count": extent.count, "existing": extent.existing}))
 
 
 class BackfillsView(Endpoint):
     queryset = CatchUp.objects.none()
-    serializer_class = BackfillSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a job's backfills and how far they have come, newest first",
-        responses={200: BackfillSerializer(many=True)},
+        responses={200: Many(BackfillShape)},
         problems=(404,),
         operation_id="jobs_backfills",
     )

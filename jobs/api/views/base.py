@@ -5,16 +5,17 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from django.utils.functional import cached_property
+from pydantic import BaseModel
 from rest_framework.exceptions import APIException, MethodNotAllowed, ValidationError
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 
 from jobs.api.calls import idempotency, rates
 from jobs.api.filters import ListFilter, refuse_empty
 from jobs.core.errors import InvalidInput, unknown
+from jobs.shapes.base import Shown
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
 
@@ -37,8 +38,8 @@ class Endpoint(GenericAPIView[Any]):
     scope: str | None = None
     #: Whether it shows or changes the tenant's own row, which other calls may see as it was a moment ago.
     reads_tenant = False
-    #: The serializer whose fields ``?fields=`` may select.
-    shows: type[Serializer[Any]] | None = None
+    #: The shape whose fields ``?fields=`` may select.
+    shows: type[BaseModel] | None = None
     filterset_class: type[ListFilter] | None = None
     sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
     pagination_class: Any = None
@@ -103,7 +104,7 @@ class Endpoint(GenericAPIView[Any]):
         given = self.request.query_params.get("fields")
         if given is None or self.shows is None:
             return None
-        known, wanted = tuple(self.shows().fields), given.split(",")
+        known, wanted = tuple(self.shows.model_fields), given.split(",")
         if any(name not in known for name in wanted):
             raise InvalidInput({"fields": f"Must be some of {','.join(known)}."})
         return frozenset(wanted)
@@ -116,7 +117,9 @@ class Endpoint(GenericAPIView[Any]):
 
     def present(self, row: Model) -> Any:
         """One row as JSON."""
-        return self.get_serializer(row).data
+        assert self.shows is not None
+        assert issubclass(self.shows, Shown)
+        return self.shows.of(row)
 
     def body(self) -> dict[str, Any]:
         """The request's JSON object; without a body an empty one. Raises ``InvalidInput``."""

@@ -14,13 +14,12 @@ from jobs.actions.bulk.create import Outcome, create_jobs, drafts
 from jobs.api.calls.selection import count, read_filter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.problems import problem_of, shorten
-from jobs.api.schema import endpoint
-from jobs.api.serializers.bulk import BulkAnswerSerializer, MatchCountSerializer, OperationSerializer
+from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import CarillonError
 from jobs.core.instants import instant_text
 from jobs.models import Operation
-from jobs.shapes.operations import Bulk, OperationRequest
+from jobs.shapes.operations import Bulk, BulkAnswer, MatchCount, OperationRequest, OperationShape
 from jobs.store import db
 
 _EXAMPLE = OpenApiExample(
@@ -59,7 +58,7 @@ class BulkView(Endpoint):
     @endpoint(
         "Create up to 1,000 jobs, and learn of each what became of it",
         request=Bulk,
-        responses={200: BulkAnswerSerializer},
+        responses={200: BulkAnswer},
         examples=[_EXAMPLE],
         operation_id="jobs_bulk",
     )
@@ -97,12 +96,11 @@ class BulkView(Endpoint):
 
 class OperationsView(Endpoint):
     queryset = Operation.objects.none()
-    serializer_class = OperationSerializer
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List operations and how far they have come, newest first",
-        responses={200: OperationSerializer(many=True)},
+        responses={200: Many(OperationShape)},
         operation_id="operations_list",
     )
     def get(self, request: Request) -> Response:
@@ -111,7 +109,7 @@ class OperationsView(Endpoint):
     @endpoint(
         "Pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers",
         request=OperationRequest,
-        responses={200: MatchCountSerializer, 202: OperationSerializer},
+        responses={200: MatchCount, 202: OperationShape},
         examples=_OPERATION_EXAMPLES,
         operation_id="operations_create",
     )
@@ -120,7 +118,7 @@ class OperationsView(Endpoint):
         wanted = read_filter(sent.filter, verb=sent.verb, tenant=self.tenant)
         if sent.dry_run:
             matching, exact = count(wanted, verb=sent.verb, tenant=self.tenant)
-            return Response({"matching": matching, "exact": exact})
+            return Response(MatchCount.of({"matching": matching, "exact": exact}))
         operation = actions.begin_operation(tenant=self.tenant, verb=sent.verb, wanted=wanted)
         headers = {"Location": reverse("operation", args=[operation.id])}
         return Response(actions.representation(operation), status=202, headers=headers)
@@ -132,7 +130,7 @@ class OperationsView(Endpoint):
 class OperationView(Endpoint):
     @endpoint(
         "Read an operation",
-        responses={200: OperationSerializer},
+        responses={200: OperationShape},
         problems=(404,),
         operation_id="operations_read",
     )
@@ -144,7 +142,7 @@ class OperationView(Endpoint):
 class OperationCancelView(Endpoint):
     @endpoint(
         "Do nothing more of an operation; what was done stays done",
-        responses={200: OperationSerializer},
+        responses={200: OperationShape},
         problems=(404,),
         operation_id="operations_cancel",
     )

@@ -8,10 +8,9 @@ from rest_framework.response import Response
 
 from jobs.api.firings import next_firing
 from jobs.api.schema import endpoint
-from jobs.api.serializers.explain import JobExplanationSerializer, TriggerExplanationSerializer
-from jobs.api.serializers.service import TenantSerializer
 from jobs.api.views.base import Endpoint
 from jobs.explain import explain_job, explain_trigger, standing
+from jobs.shapes.explain import JobExplanationShape, TenantShape, TriggerExplanation
 
 _EXAMPLE = OpenApiExample(
     "The tenant's cap is reached",
@@ -54,7 +53,7 @@ _EXAMPLE = OpenApiExample(
 class TriggerExplainView(Endpoint):
     @endpoint(
         "Why a trigger waits: every gate between it and running, or how it ended",
-        responses={200: TriggerExplanationSerializer},
+        responses={200: TriggerExplanation},
         problems=(404,),
         examples=[_EXAMPLE],
         operation_id="triggers_explain",
@@ -66,14 +65,14 @@ class TriggerExplainView(Endpoint):
 class JobExplainView(Endpoint):
     @endpoint(
         "Why a job's firings wait: its own state, and the gates of the trigger that has waited longest",
-        responses={200: JobExplanationSerializer},
+        responses={200: JobExplanationShape},
         problems=(404,),
         operation_id="jobs_explain",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         explained = explain_job(tenant=self.tenant, job_id=job_id)
         next_fire_at = next_firing(explained.job, now=explained.at)
-        return Response({**explained.representation(), "next_fire_at": next_fire_at})
+        return Response(explained.representation(next_fire_at=next_fire_at))
 
 
 class TenantView(Endpoint):
@@ -81,7 +80,7 @@ class TenantView(Endpoint):
 
     @endpoint(
         "Read your quotas, what you use of each, and what you got lately",
-        responses={200: TenantSerializer},
+        responses={200: TenantShape},
         operation_id="tenant_read",
     )
     def get(self, request: Request) -> Response:

@@ -22,13 +22,12 @@ from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
-from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, endpoint, fields_of
-from jobs.api.serializers.history import AttemptSerializer, SkippedRangeSerializer, TriggerSerializer
-from jobs.api.serializers.jobs import JobSerializer
+from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.models import Attempt, Job, SkippedRange, Trigger
-from jobs.shapes.job import Changes, Definition, Replacement, Run, Status
+from jobs.shapes.history import AttemptShape, SkippedRangeShape, TriggerShape
+from jobs.shapes.job import Changes, Definition, JobShape, Replacement, Run, Status
 from jobs.shapes.terms import LINE
 from jobs.store import db
 from tenants.clock import database_now
@@ -67,8 +66,7 @@ _DRY_RUN = OpenApiParameter(
 
 class JobsView(Endpoint):
     queryset = Job.objects.none()
-    serializer_class = JobSerializer
-    shows = JobSerializer
+    shows = JobShape
     filterset_class = JobFilter
     pagination_class = IdCursorPagination
 
@@ -81,8 +79,8 @@ class JobsView(Endpoint):
 
     @endpoint(
         "List jobs, newest first",
-        responses={200: JobSerializer(many=True)},
-        parameters=[fields_of(JobSerializer)],
+        responses={200: Many(JobShape)},
+        parameters=[fields_of(JobShape)],
         operation_id="jobs_list",
     )
     def get(self, request: Request) -> Response:
@@ -92,7 +90,7 @@ class JobsView(Endpoint):
     @endpoint(
         "Create a job",
         request=Definition,
-        responses={201: JobSerializer},
+        responses={201: JobShape},
         parameters=[ETAG],
         examples=examples.CREATE,
         operation_id="jobs_create",
@@ -105,14 +103,14 @@ class JobsView(Endpoint):
 
 
 class JobView(Endpoint):
-    shows = JobSerializer
+    shows = JobShape
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser, MergePatchParser)
 
     @endpoint(
         "Read a job",
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404,),
-        parameters=[ETAG, fields_of(JobSerializer)],
+        parameters=[ETAG, fields_of(JobShape)],
         operation_id="jobs_read",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -121,7 +119,7 @@ class JobView(Endpoint):
     @endpoint(
         "Edit a job (JSON merge patch); makes a new version",
         request=Changes,
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
         examples=examples.PATCH,
@@ -151,13 +149,13 @@ class JobView(Endpoint):
 class JobByNameView(Endpoint):
     """For those who keep definitions in files: they know a job by its name, and send the whole of it."""
 
-    shows = JobSerializer
+    shows = JobShape
 
     @endpoint(
         "Read the job of that name",
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404,),
-        parameters=[_NAME, ETAG, fields_of(JobSerializer)],
+        parameters=[_NAME, ETAG, fields_of(JobShape)],
         operation_id="jobs_read_by_name",
     )
     def get(self, request: Request, name: str) -> Response:
@@ -166,7 +164,7 @@ class JobByNameView(Endpoint):
     @endpoint(
         "Create the job of that name, or replace its whole definition; the same again changes nothing",
         request=Replacement,
-        responses={200: JobSerializer, 201: JobSerializer},
+        responses={200: JobShape, 201: JobShape},
         problems=(404, 412, 428),
         parameters=[_NAME, ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
         examples=examples.PUT,
@@ -215,7 +213,7 @@ class PauseView(_JobActionView):
 
     @endpoint(
         "Start nothing more of a job until it is resumed",
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_pause",
@@ -229,7 +227,7 @@ class ResumeView(_JobActionView):
 
     @endpoint(
         "Let a paused job go on from now",
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_resume",
@@ -243,7 +241,7 @@ class CancelView(_JobActionView):
 
     @endpoint(
         "End a job for good",
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_cancel",
@@ -256,7 +254,7 @@ class StatusView(Endpoint):
     @endpoint(
         "Pause, resume or cancel a job by naming its status",
         request=Status,
-        responses={200: JobSerializer},
+        responses={200: JobShape},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
         examples=examples.STATUS,
@@ -274,7 +272,7 @@ class RunView(Endpoint):
     @endpoint(
         "Fire a job now, beside its schedule",
         request=Run,
-        responses={201: TriggerSerializer},
+        responses={201: TriggerShape},
         problems=(404,),
         examples=examples.RUN,
         operation_id="jobs_run",
@@ -283,26 +281,26 @@ class RunView(Endpoint):
         payload = Run.read(self.body()).payload
         trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id, payload=payload)
         headers = {"Location": reverse("trigger", args=[trigger.id])}
-        return Response(TriggerSerializer(trigger).data, status=201, headers=headers)
+        return Response(TriggerShape.of(trigger), status=201, headers=headers)
 
 
 class JobTriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = shows = TriggerSerializer
+    shows = TriggerShape
     filterset_class = JobTriggerFilter
     pagination_class = FiringCursorPagination
 
     @endpoint(
         "List a job's triggers, the latest firing first",
-        responses={200: TriggerSerializer(many=True)},
+        responses={200: Many(TriggerShape)},
         problems=(404,),
-        parameters=[fields_of(TriggerSerializer)],
+        parameters=[fields_of(TriggerShape)],
         operation_id="jobs_triggers",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         job = find_job(tenant=self.tenant, job_id=job_id)
         page = self.page_of(Trigger.objects.filter(job=job))
-        page.data["skipped_ranges"] = SkippedRangeSerializer(self._ranges(job), many=True).data
+        page.data["skipped_ranges"] = [SkippedRangeShape.of(row) for row in self._ranges(job)]
         return page
 
     def _ranges(self, job: Job) -> QuerySet[SkippedRange]:
@@ -319,14 +317,14 @@ class JobTriggersView(Endpoint):
 
 class JobAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = shows = AttemptSerializer
+    shows = AttemptShape
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a job's attempts, newest first",
-        responses={200: AttemptSerializer(many=True)},
+        responses={200: Many(AttemptShape)},
         problems=(404,),
-        parameters=[fields_of(AttemptSerializer)],
+        parameters=[fields_of(AttemptShape)],
         operation_id="jobs_attempts",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -339,9 +337,9 @@ class JobExecutionsView(JobAttemptsView):
 
     @endpoint(
         "Alias of /jobs/{id}/attempts",
-        responses={200: AttemptSerializer(many=True)},
+        responses={200: Many(AttemptShape)},
         problems=(404,),
-        parameters=[fields_of(AttemptSerializer)],
+        parameters=[fields_of(AttemptShape)],
         operation_id="jobs_executions",
     )
     def get(self, request: Request, job_id: UUID) -> Response:

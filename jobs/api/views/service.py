@@ -13,13 +13,11 @@ from jobs.actions.pull import types
 from jobs.api import examples
 from jobs.api.firings import preview
 from jobs.api.schema import endpoint
-from jobs.api.serializers.jobs import PreviewSerializer
-from jobs.api.serializers.service import JobTypesSerializer
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import Conflict, InvalidInput, ScheduleError
 from jobs.handlers import JobType
-from jobs.shapes.job import PreviewRequest
-from jobs.shapes.terms import seconds
+from jobs.shapes.job import Preview, PreviewRequest
+from jobs.shapes.pull import JobTypes, JobTypeShape
 from jobs.store.jobs import schedule_of
 from tenants.clock import database_now
 
@@ -30,7 +28,7 @@ _FEW_FIRINGS = 10
 class JobTypesView(Endpoint):
     @endpoint(
         "List the job types and what payload each takes",
-        responses={200: JobTypesSerializer},
+        responses={200: JobTypes},
         operation_id="job_types_list",
     )
     def get(self, request: Request) -> Response:
@@ -44,7 +42,7 @@ class JobPreviewView(Endpoint):
 
     @endpoint(
         "The next firings of a job, were it active",
-        responses={200: PreviewSerializer},
+        responses={200: Preview},
         problems=(404, 409),
         parameters=[
             OpenApiParameter(
@@ -70,7 +68,7 @@ class SchedulePreviewView(Endpoint):
     @endpoint(
         "The next firings of any schedule; nothing is stored",
         request=PreviewRequest,
-        responses={200: PreviewSerializer},
+        responses={200: Preview},
         examples=examples.PREVIEW,
         operation_id="schedules_preview",
     )
@@ -82,12 +80,5 @@ class SchedulePreviewView(Endpoint):
 
 
 def _present(job_type: JobType) -> dict[str, Any]:
-    return {
-        "name": job_type.name,
-        "pull": job_type.pull,
-        "description": job_type.description,
-        "timeout_seconds": seconds(job_type.timeout),
-        "batch_size": job_type.batch_size,
-        "max_in_flight": job_type.max_in_flight,
-        "payload_schema": job_type.payload and job_type.payload.model_json_schema(),
-    }
+    payload_schema = job_type.payload and job_type.payload.model_json_schema()
+    return JobTypeShape.of(job_type, payload_schema=payload_schema)

@@ -11,29 +11,25 @@ from jobs.api import examples
 from jobs.api.calls.selection import dead_letters
 from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import endpoint, fields_of
-from jobs.api.serializers.history import (
-    AttemptSerializer,
-    OneTriggerSerializer,
-    ReplayCountSerializer,
-    TriggerSerializer,
-)
+from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
+from jobs.shapes.history import AttemptShape, OneTrigger, ReplayCount, TriggerShape
 from jobs.shapes.operations import NamedDeadLetters, Replay
+from jobs.store.effects import duplicates_prevented
 
 
 class TriggersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = shows = TriggerSerializer
+    shows = TriggerShape
     filterset_class = TriggerFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List triggers, newest first",
-        responses={200: TriggerSerializer(many=True)},
-        parameters=[fields_of(TriggerSerializer)],
+        responses={200: Many(TriggerShape)},
+        parameters=[fields_of(TriggerShape)],
         operation_id="triggers_list",
     )
     def get(self, request: Request) -> Response:
@@ -41,29 +37,31 @@ class TriggersView(Endpoint):
 
 
 class TriggerView(Endpoint):
-    shows = OneTriggerSerializer
+    shows = OneTrigger
 
     @endpoint(
         "Read a trigger",
-        responses={200: OneTriggerSerializer},
+        responses={200: OneTrigger},
         problems=(404,),
-        parameters=[fields_of(OneTriggerSerializer)],
+        parameters=[fields_of(OneTrigger)],
         operation_id="triggers_read",
     )
     def get(self, request: Request, trigger_id: UUID) -> Response:
         trigger = find_trigger(tenant=self.tenant, trigger_id=trigger_id)
-        return Response(self.of_interest(OneTriggerSerializer(trigger).data))
+        return Response(
+            self.of_interest(OneTrigger.of(trigger, duplicates_prevented=duplicates_prevented(trigger.id)))
+        )
 
 
 class TriggerAttemptsView(Endpoint):
     queryset = Attempt.objects.none()
-    serializer_class = shows = AttemptSerializer
+    shows = AttemptShape
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List a trigger's attempts, newest first",
-        responses={200: AttemptSerializer(many=True)},
-        parameters=[fields_of(AttemptSerializer)],
+        responses={200: Many(AttemptShape)},
+        parameters=[fields_of(AttemptShape)],
         problems=(404,),
         operation_id="triggers_attempts",
     )
@@ -75,41 +73,39 @@ class TriggerAttemptsView(Endpoint):
 class TriggerCancelView(Endpoint):
     @endpoint(
         "Cancel a waiting trigger, or ask a running one to stop",
-        responses={200: TriggerSerializer},
+        responses={200: TriggerShape},
         problems=(404, 409),
         operation_id="triggers_cancel",
     )
     def post(self, request: Request, trigger_id: UUID) -> Response:
         self.refuse_body()
-        return Response(
-            TriggerSerializer(actions.cancel_trigger(tenant=self.tenant, trigger_id=trigger_id)).data
-        )
+        cancelled = actions.cancel_trigger(tenant=self.tenant, trigger_id=trigger_id)
+        return Response(TriggerShape.of(cancelled))
 
 
 class TriggerReplayView(Endpoint):
     @endpoint(
         "Send an ended trigger through once more, under its old idempotency key",
-        responses={200: TriggerSerializer},
+        responses={200: TriggerShape},
         problems=(404, 409),
         operation_id="triggers_replay",
     )
     def post(self, request: Request, trigger_id: UUID) -> Response:
         self.refuse_body()
-        return Response(
-            TriggerSerializer(actions.replay_trigger(tenant=self.tenant, trigger_id=trigger_id)).data
-        )
+        replayed = actions.replay_trigger(tenant=self.tenant, trigger_id=trigger_id)
+        return Response(TriggerShape.of(replayed))
 
 
 class DeadLettersView(Endpoint):
     queryset = Trigger.objects.none()
-    serializer_class = shows = TriggerSerializer
+    shows = TriggerShape
     filterset_class = DeadLetterFilter
     pagination_class = IdCursorPagination
 
     @endpoint(
         "List dead letters, newest first",
-        responses={200: TriggerSerializer(many=True)},
-        parameters=[fields_of(TriggerSerializer)],
+        responses={200: Many(TriggerShape)},
+        parameters=[fields_of(TriggerShape)],
         operation_id="dead_letters_list",
     )
     def get(self, request: Request) -> Response:
@@ -120,15 +116,15 @@ class DeadLettersReplayView(Endpoint):
     @endpoint(
         "Replay dead letters: those named, or all that match a filter",
         request=Replay,
-        responses={200: ReplayCountSerializer},
+        responses={200: ReplayCount},
         examples=examples.REPLAY,
         operation_id="dead_letters_replay",
     )
     def post(self, request: Request) -> Response:
         sent = Replay.read(self.body()).root
         if isinstance(sent, NamedDeadLetters):
-            return Response(
-                {"replayed": len(actions.replay_triggers(tenant=self.tenant, trigger_ids=sent.ids))}
-            )
-        matching = dead_letters(sent.filter, tenant=self.tenant)
-        return Response({"replayed": actions.replay_dead_letters(tenant=self.tenant, queryset=matching)})
+            replayed = len(actions.replay_triggers(tenant=self.tenant, trigger_ids=sent.ids))
+        else:
+            matching = dead_letters(sent.filter, tenant=self.tenant)
+            replayed = actions.replay_dead_letters(tenant=self.tenant, queryset=matching)
+        return Response(ReplayCount.of({"replayed": replayed}))

@@ -2,8 +2,6 @@
 
 import socket
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
@@ -12,17 +10,18 @@ from rest_framework.response import Response
 from jobs.actions.pull.types import claimable
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
-from jobs.api.work.shapes import (
-    ClaimedSerializer,
-    CompletedSerializer,
-    HeartbeatSerializer,
-)
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput, NotFound
-from jobs.core.instants import instant_text
-from jobs.core.pull import shown_name
 from jobs.engine import pull
-from jobs.shapes.pull import ClaimRequest, CompleteRequest, HeartbeatRequest
+from jobs.shapes.pull import (
+    Claimed,
+    ClaimRequest,
+    CompletedShape,
+    CompleteRequest,
+    Heartbeat,
+    HeartbeatRequest,
+    Work,
+)
 from jobs.shapes.terms import seconds
 
 _TRIGGER = "018f6d3e-7c1a-7000-8000-000000000001"
@@ -34,7 +33,7 @@ class ClaimView(Endpoint):
     @endpoint(
         "Take triggers of your pull types to run, or wait for some",
         request=ClaimRequest,
-        responses={200: ClaimedSerializer},
+        responses={200: Claimed},
         examples=[
             OpenApiExample(
                 "Wait for one",
@@ -60,7 +59,9 @@ class ClaimView(Endpoint):
             gone=_hangs_up(request),
         )
         lease = seconds(engine_settings().worker_lease)
-        return Response({"triggers": [_work(*work) for work in taken], "lease_seconds": lease})
+        return Response(
+            {"triggers": [Work.of(row, job_type=kind) for kind, row in taken], "lease_seconds": lease}
+        )
 
     def _stored(self, job_types: list[str]) -> list[str]:
         try:
@@ -76,7 +77,7 @@ class HeartbeatView(Endpoint):
     @endpoint(
         "Keep what you run, report its progress, and learn of cancels",
         request=HeartbeatRequest,
-        responses={200: HeartbeatSerializer},
+        responses={200: Heartbeat},
         examples=[
             OpenApiExample(
                 "Half way",
@@ -92,9 +93,8 @@ class HeartbeatView(Endpoint):
             for sent in HeartbeatRequest.read(self.body()).triggers
         ]
         statuses = pull.heartbeat(tenant_id=self.tenant.id, reports=reports)
-        return Response(
-            {"triggers": [{"trigger_id": str(key), "status": status} for key, status in statuses.items()]}
-        )
+        told = [{"trigger_id": key, "status": status} for key, status in statuses.items()]
+        return Response(Heartbeat.of({"triggers": told}))
 
 
 class CompleteView(Endpoint):
@@ -103,7 +103,7 @@ class CompleteView(Endpoint):
     @endpoint(
         "Say how an attempt ended",
         request=CompleteRequest,
-        responses={200: CompletedSerializer},
+        responses={200: CompletedShape},
         problems=(404, 409),
         examples=[
             OpenApiExample(
@@ -128,24 +128,7 @@ class CompleteView(Endpoint):
     def post(self, request: Request) -> Response:
         sent = CompleteRequest.read(self.body()).root
         done = pull.complete(tenant_id=self.tenant.id, grip=sent.grip, outcome=sent.ended())
-        return Response(asdict(done))
-
-
-def _work(job_type: str, row: Any) -> dict[str, Any]:
-    return {
-        "trigger_id": str(row.id),
-        "fence": row.fence,
-        "attempt_id": str(row.attempt_id),
-        "attempt_number": row.attempt_count,
-        "job_id": str(row.job_id),
-        "job_name": row.job_name,
-        "job_type": shown_name(job_type),
-        "scheduled_for": instant_text(row.scheduled_for),
-        "idempotency_key": row.idempotency_key,
-        "timeout_seconds": seconds(row.timeout),
-        "payload": row.payload,
-        "checkpoint": row.checkpoint,
-    }
+        return Response(CompletedShape.of(done))
 
 
 def _hangs_up(request: Request) -> Callable[[], bool]:

@@ -6,10 +6,8 @@ from rest_framework.response import Response
 
 from jobs.actions.pull import types
 from jobs.api.schema import endpoint
-from jobs.api.serializers.service import JobTypeSerializer
 from jobs.api.views.base import Endpoint
-from jobs.api.work.shapes import PULL_TYPE
-from jobs.shapes.pull import Declaration
+from jobs.shapes.pull import PULL_TYPE, Declaration, JobTypeShape
 
 _EXAMPLE = OpenApiExample(
     "A type with a schema",
@@ -38,7 +36,7 @@ _NAME = OpenApiParameter(
 class JobTypeView(Endpoint):
     @endpoint(
         "Read one of your pull types",
-        responses={200: JobTypeSerializer},
+        responses={200: JobTypeShape},
         parameters=(_NAME,),
         problems=(404,),
         operation_id="job_types_read",
@@ -49,7 +47,7 @@ class JobTypeView(Endpoint):
     @endpoint(
         "Declare a job type that your pull workers serve, or replace its declaration",
         request=Declaration,
-        responses={200: JobTypeSerializer, 201: JobTypeSerializer},
+        responses={200: JobTypeShape, 201: JobTypeShape},
         problems=(404, 409),
         parameters=(_NAME,),
         examples=(_EXAMPLE,),
