@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from benchmarks.peers.schedulers import stamps
-from benchmarks.stage import WORKER_PROCESSES, Actor, BenchError, Stage
+from benchmarks.stage import WORKER_PROCESSES, BenchError, ManagedProcess, Stage
 
 PATIENCE_SECONDS = 60.0
 #: For registering (a peer does it one by one) and for starting, so that all are up and waiting when it is time.
@@ -57,7 +57,7 @@ def _apscheduler(stage: Stage, count: int, patience: float) -> tuple[int, float,
 
 
 def _watch(
-    stage: Stage, name: str, scheduler: Actor, count: int, due_at: float, patience: float
+    stage: Stage, name: str, scheduler: ManagedProcess, count: int, due_at: float, patience: float
 ) -> tuple[int, float, float]:
     if time.time() > due_at:
         raise BenchError(f"{name}: registering {count:,} entries took longer than it was given")

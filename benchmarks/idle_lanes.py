@@ -70,7 +70,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
 def _turns(stage: Stage, tenants: int, scale: float) -> Turns:
     stage.empty()
     lane = {"jobs_each": PRIORITIES, "priority": sql.SQL("n / {}").format(tenants)}
-    carillon.add_crowd(stage, "idle", tenants, triggers_each=1, due_in=FAR, news=False, **lane)
+    carillon.add_backlog(stage, "idle", tenants, triggers_each=1, due_in=FAR, news=False, **lane)
     stage.say(f"{tenants * PRIORITIES:,} lanes: analyzing")
     stage.settle()
     with leading(stage) as leader:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import carillon
 from benchmarks.peers.schedulers import stamps
 from benchmarks.report import Report, Row, percentile
-from benchmarks.stage import WORKER_PROCESSES, Actor, Stage
+from benchmarks.stage import WORKER_PROCESSES, ManagedProcess, Stage
 
 JOBS = 60
 SECONDS, MIN_SECONDS = 30.0, 6.0
@@ -121,7 +121,9 @@ def _at_half(stage: Stage, seconds: float, scale: float) -> tuple[float, list[fl
         return capacity, carillon.lags(stage, carillon.TENANT, since=since, until=until)
 
 
-def _watch(stage: Stage, what: str, beat: Actor, worker: Actor, seconds: float) -> tuple[float, float]:
+def _watch(
+    stage: Stage, what: str, beat: ManagedProcess, worker: ManagedProcess, seconds: float
+) -> tuple[float, float]:
     """Let it go on for ``seconds``; the resident memory of beat and worker at the end, in MiB."""
     stage.pause(what, seconds)
     return beat.rss_mib(), worker.rss_mib()

@@ -44,7 +44,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
         stage.pause("twenty tenants in calm", CALM_SECONDS + 2 * others.LEAD.total_seconds())
         before = calm.lags()
         beside = others.add(stage, "beside", seconds=watch)
-        carillon.add_crowd(stage, "missed", 1, jobs_each=1, triggers_each=missed, apart=SECOND, **JOB)
+        carillon.add_backlog(stage, "missed", 1, jobs_each=1, triggers_each=missed, apart=SECOND, **JOB)
         since = stage.value("SELECT clock_timestamp()")
         ended = stage.wait(
             f"{missed:,} missed firings are judged",

@@ -33,7 +33,7 @@ def add(stage: Stage, name: str, *, seconds: float) -> Others:
     """Let them fire for ``seconds``, from a second from now on."""
     jobs = max(1, int(seconds * PER_SECOND / TENANTS))
     spread = timedelta(seconds=seconds)
-    since = carillon.add_crowd(
+    since = carillon.add_backlog(
         stage, name, TENANTS, jobs_each=jobs, triggers_each=1, due_in=LEAD, spread=spread
     )
     return Others(stage, name, since, since + spread)

@@ -20,7 +20,7 @@ from benchmarks.stage import Stage
 JOBS = 10_000
 AWAY = timedelta(days=9)
 SECONDS = 150.0
-#: Twice as long as the first crowd takes, below.
+#: Twice as long as the first burst takes, below.
 MIN_SECONDS = 20.0
 #: Not the warm-up's, whose jobs have no timeline: their firings cannot be audited.
 TENANT = "away"
@@ -32,7 +32,7 @@ _UNDECIDED = (
     "SELECT count(*) FROM jobs_catchup "
     "WHERE finished_at IS NULL AND policy <> 'fire_all' AND cursor < until_at"
 )
-#: The firings of the last minute are within their grace and all due at once; from here on that crowd is gone.
+#: The firings of the last minute are within their grace and all due at once; from here on that burst is over.
 SETTLED = timedelta(seconds=10)
 _LAGS = (
     "SELECT extract(epoch FROM started_at - due_at) * 1000, due_at > %(settled)s FROM jobs_trigger "

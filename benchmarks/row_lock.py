@@ -87,7 +87,7 @@ def add_stuck(stage: Stage, *, lease_left: timedelta) -> Any:
     """Create a tenant with a running trigger and its attempt, whose worker is gone. Returns the trigger's id."""
     from jobs.models import Attempt
 
-    carillon.add_crowd(stage, "stuck", 1, jobs_each=1, triggers_each=1, due_in=FAR)
+    carillon.add_backlog(stage, "stuck", 1, jobs_each=1, triggers_each=1, due_in=FAR)
     trigger_id = stage.value(_STICK, lease_left=lease_left)
     grow(
         stage,

@@ -26,7 +26,7 @@ SECONDS = 10.0
 DEPTH = 60
 JOBS = 5
 AGE, AGES = timedelta(hours=2), timedelta(hours=1)
-WINDOW = {f"CARILLON_QUEUE_WINDOW_{name}": str(SLOTS) for name in ("FIRST", "LOWEST", "HIGHEST")}
+WINDOW = {f"CARILLON_QUEUE_WINDOW_{name}": str(SLOTS) for name in ("INITIAL", "MIN", "MAX")}
 _STARTS = """
     SELECT tenant_id, extract(epoch FROM started_at)::float FROM jobs_trigger WHERE started_at IS NOT NULL
     ORDER BY started_at
@@ -52,7 +52,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
     deepest = int(DEPTH * TENANTS / (each * len(WEIGHTS)))
     stage.empty()
     for weight in WEIGHTS:
-        carillon.add_crowd(
+        carillon.add_backlog(
             stage,
             f"weight-{weight}",
             each,

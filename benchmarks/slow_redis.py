@@ -107,7 +107,7 @@ def _course(stage: Stage, delay_ms: int, rated: int, seconds: float) -> Course:
 def _add_firings(stage: Stage, rated: int, seconds: float) -> datetime:
     """From a second from now on. Returns the instant of the first one."""
     span = timedelta(seconds=seconds)
-    carillon.add_crowd(
+    carillon.add_backlog(
         stage,
         "rated",
         rated,
@@ -118,4 +118,4 @@ def _add_firings(stage: Stage, rated: int, seconds: float) -> datetime:
         quotas=RATE,
     )
     jobs = int(UNRATED_PER_SECOND * seconds)
-    return carillon.add_crowd(stage, UNRATED, 1, jobs_each=jobs, triggers_each=1, due_in=LEAD, spread=span)
+    return carillon.add_backlog(stage, UNRATED, 1, jobs_each=jobs, triggers_each=1, due_in=LEAD, spread=span)

@@ -90,7 +90,7 @@ def _course(stage: Stage, scale: float, *, old_snapshot: bool) -> Course:
     jobs = max(MIN_JOBS, int(JOBS * scale))
     count = TENANTS * jobs * TRIGGERS
     stage.empty()
-    carillon.add_crowd(stage, "crowd", TENANTS, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
+    carillon.add_backlog(stage, "crowd", TENANTS, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
     carillon.add_bursts(stage, "later", TENANTS * jobs, bursts=1, every=SECOND, due_in=FAR)
     stage.say(f"{count:,} triggers: analyzing")
     stage.settle()

@@ -1,6 +1,6 @@
 """Tenants: 300 triggers due of each of 1 to 10,000 tenants; does a turn cost what it dispatches, or what waits?
 
-The peer is Carillon with one tenant that has as much due as the largest crowd together: so its tables are as large, and
+The peer is Carillon with one tenant that has as much due as the largest backlog: so its tables are as large, and
 only the number of tenants differs; with 300 it would run dry in a turn. A leader whose workers take no time is watched
 for some seconds at each size. The rate is of the leader's own time. Meanwhile newcomers, each a
 tenant of its own, have one critical trigger that falls due; what has not started when the watch ends counts as that
@@ -70,7 +70,7 @@ class Course:
 
 
 def measure(stage: Stage, *, scale: float) -> Report:
-    """Run the bench; ``scale`` shrinks the crowds and the watch."""
+    """Run the bench; ``scale`` shrinks the backlogs and the watch."""
     sizes = list(dict.fromkeys(max(1, int(size * scale)) for size in SIZES))
     seconds = max(MIN_SECONDS, WATCH_SECONDS * min(1.0, scale))
     alone = max(MIN_JOBS_OF_ONE, JOBS * sizes[-1])
@@ -108,13 +108,13 @@ def measure(stage: Stage, *, scale: float) -> Report:
 def _course(stage: Stage, tenants: int, jobs: int, seconds: float) -> Course:
     """Lead for ``seconds`` over the triggers of so many ``jobs`` of each tenant."""
     stage.empty()
-    carillon.add_crowd(stage, "crowd", tenants, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
+    carillon.add_backlog(stage, "crowd", tenants, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
     stage.say(f"{tenants:,} tenants: analyzing")
     stage.settle()
     with leading(stage) as leader:
         newcomers = [f"newcomer-{n}" for n in range(NEWCOMERS)]
         spread = timedelta(seconds=seconds) - LEAD - TAIL
-        since = carillon.add_crowd(
+        since = carillon.add_backlog(
             stage, "newcomer", NEWCOMERS, jobs_each=1, triggers_each=1, due_in=LEAD, spread=spread, priority=0
         )
         stage.pause(f"{tenants:,} tenants with {jobs * TRIGGERS:,} due each", seconds)

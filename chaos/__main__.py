@@ -11,11 +11,11 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos import history
-from chaos.course import PROFILES, run
 from chaos.faults import FAULTS
 from chaos.judge import Case, Verdict, judge
 from chaos.report.chart import chart
 from chaos.report.table import table
+from chaos.runner import PROFILES, run
 from chaos.sabotage.catalogue import SABOTAGES
 from chaos.sabotage.rehearsal import caught, keep, rehearse
 from chaos.stage.cluster import StageError

@@ -55,10 +55,10 @@ def post(path, body, tries=5):
     return 0, {}
 
 
-def keep(grip, seconds, done, lost, once=False):
+def keep(token, seconds, done, lost, once=False):
     """Heartbeats until ``done``, or one; fills ``lost`` when it is cancelled, timed out or no longer ours."""
     while not (lost or done.wait(seconds)):
-        _, answer = post("/worker/heartbeat", {"triggers": [grip]}, tries=1)
+        _, answer = post("/worker/heartbeat", {"triggers": [token]}, tries=1)
         lost += [each["status"] for each in answer.get("triggers", []) if each["status"] != "held"]
         if once:
             return
@@ -66,11 +66,11 @@ def keep(grip, seconds, done, lost, once=False):
 
 def run(work, lease_seconds, late):
     """Call the handler, and complete with what came of it. A stale fence (409) means: somebody else has it now."""
-    grip = {"trigger_id": work["trigger_id"], "fence": work["fence"]}
+    token = {"trigger_id": work["trigger_id"], "fence": work["fence"]}
     done, lost = threading.Event(), []
-    if late and (keep(grip, 0, done, lost, once=True) or lost):
+    if late and (keep(token, 0, done, lost, once=True) or lost):
         return
-    threading.Thread(target=keep, args=(grip, lease_seconds / 3, done, lost), daemon=True).start()
+    threading.Thread(target=keep, args=(token, lease_seconds / 3, done, lost), daemon=True).start()
     try:
         result = HANDLERS[work["job_type"]](work, lambda: not lost)
         report = {"outcome": "succeeded", "result": result}
@@ -79,7 +79,7 @@ def run(work, lease_seconds, late):
         report = {"outcome": "failed", "error": what, "permanent": isinstance(error, Permanent)}
     done.set()
     report = {"outcome": "cancelled"} if lost == ["cancel"] else report
-    status, answer = post("/worker/complete", grip | report)
+    status, answer = post("/worker/complete", token | report)
     print(work["job_name"], report["outcome"], status, answer.get("detail", ""), flush=True)
 
 

@@ -69,11 +69,11 @@ class EngineSettings(BaseSettings):
     queue_wait_ms: int = Field(
         1000, ge=50, le=60_000, description="How much work of a job type is queued ahead of its workers."
     )
-    queue_window_first: int = Field(
+    queue_window_initial: int = Field(
         256, ge=1, le=1_000_000, description="Triggers queued before the workers' pace is known."
     )
-    queue_window_lowest: int = Field(16, ge=1, le=1_000_000)
-    queue_window_highest: int = Field(20_000, ge=1, le=1_000_000)
+    queue_window_min: int = Field(16, ge=1, le=1_000_000)
+    queue_window_max: int = Field(20_000, ge=1, le=1_000_000)
     target_rate_per_second: float = Field(
         0, ge=0, le=100_000, description="Webhooks a second to one host; 0: no limit."
     )
@@ -138,10 +138,10 @@ class EngineSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _windows_are_in_order(self) -> "EngineSettings":
-        if not self.queue_window_lowest <= self.queue_window_first <= self.queue_window_highest:
+        if not self.queue_window_min <= self.queue_window_initial <= self.queue_window_max:
             raise ValueError(
-                f"CARILLON_QUEUE_WINDOW_LOWEST ({self.queue_window_lowest}), _FIRST ({self.queue_window_first}) and "
-                f"_HIGHEST ({self.queue_window_highest}) must be in this order"
+                f"CARILLON_QUEUE_WINDOW_MIN ({self.queue_window_min}), _INITIAL ({self.queue_window_initial}) and "
+                f"_MAX ({self.queue_window_max}) must be in this order"
             )
         return self
 

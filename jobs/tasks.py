@@ -10,7 +10,7 @@ from celery.exceptions import Ignore
 
 from jobs.engine import worker
 from jobs.handlers import registry
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from jobs.telemetry import get_logger, shape_of
 
 log = get_logger()
@@ -46,10 +46,10 @@ def perform(
     job_type: str, items: Any, *, worker_name: str, celery_task_id: str = ""
 ) -> dict[str, int] | None:
     """Perform a message, of Celery or (without a ``celery_task_id``) from Postgres. None: nothing of it was left."""
-    grips = parse_items(items)
-    if not grips:
+    tokens = parse_items(items)
+    if not tokens:
         return None
-    return worker.perform(job_type=job_type, grips=grips, worker=worker_name, celery_task_id=celery_task_id)
+    return worker.perform(job_type=job_type, tokens=tokens, worker=worker_name, celery_task_id=celery_task_id)
 
 
 def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., None]:
@@ -83,13 +83,13 @@ def checked_fence(fence: Any) -> int:
     return fence
 
 
-def parse_items(items: Any) -> Sequence[Grip]:
+def parse_items(items: Any) -> Sequence[ClaimToken]:
     """The ``[(trigger id, fence), …]`` of a message; what is not of that form is logged and dropped."""
-    grips = []
+    tokens = []
     for item in items if isinstance(items, list | tuple) else [items]:
         try:
             trigger_id, fence, *_ = item  # what a later version may add is ignored
-            grips.append(Grip(UUID(trigger_id), checked_fence(fence)))
+            tokens.append(ClaimToken(UUID(trigger_id), checked_fence(fence)))
         except (TypeError, ValueError, AttributeError) as error:
             log.warning("message dropped", item=shape_of(item), error=str(error))
-    return grips
+    return tokens

@@ -17,7 +17,7 @@ bound = structlog.contextvars.bound_contextvars
 FORMATS = ("console", "json")
 #: How often an outage that lasts is told of.
 OUTAGE_LINE_SECONDS = 10.0
-_LONGEST_REFUSAL = 300
+_MAX_REFUSAL_LENGTH = 300
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -115,7 +115,7 @@ def _refusal_in_one_line(_: Any, __: str, event: Any) -> Any:
     """Django logs a bad host, or a request it takes for an attack, with a traceback: anybody could fill the log."""
     if event["_record"].name.startswith("django.security."):
         event.pop("exc_info", None)
-        event["event"] = event["event"][:_LONGEST_REFUSAL]
+        event["event"] = event["event"][:_MAX_REFUSAL_LENGTH]
     return event
 
 

@@ -153,16 +153,16 @@ def _let_the_pool_know(**_: Any) -> None:
 def _say_that_we_are_there(sender: Any, **_: Any) -> None:
     """The consumer is told its queues by ``-Q``, ``-X`` and remote control; without a connection it takes nothing."""
     from jobs.conf import engine_settings
-    from jobs.engine.worker.presence import Presence, Standing
+    from jobs.engine.worker.presence import Presence, WorkerStatus
 
     without_broker = engine_settings().brokerless_fallback
 
-    def standing() -> Standing | None:
+    def status() -> WorkerStatus | None:
         if sender.connection is None and not without_broker:
             return None
-        return Standing(list(sender.app.amqp.queues.consume_from), sender.controller.concurrency)
+        return WorkerStatus(list(sender.app.amqp.queues.consume_from), sender.controller.concurrency)
 
-    presence = Presence(name=sender.hostname, standing=standing)
+    presence = Presence(name=sender.hostname, status=status)
     worker_shutting_down.connect(lambda **_: presence.leave(), weak=False)
     presence.start()
 

@@ -18,13 +18,13 @@ from jobs.models.fields import new_id
 from jobs.store import dispatch as dispatch_store
 from jobs.store import execution, leases
 from jobs.store.dispatch import Dispatched, Memory, Rates, Window
-from jobs.store.execution import Finish, Grip
-from jobs.store.leases import Reign
+from jobs.store.execution import ClaimToken, Finish
+from jobs.store.leases import Leadership
 from tenants.clock import database_now
 from tenants.models import Tenant
 
-#: A reign without a term: leader election off.
-ANYONE = Reign("tests", None)
+#: A leadership without a term: leader election off.
+ANYONE = Leadership("tests", None)
 LEASE = timedelta(seconds=30)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 _number = count(1)
@@ -162,8 +162,8 @@ def attempts(trigger: Trigger | UUID) -> list[Attempt]:
     return list(Attempt.objects.filter(trigger_id=trigger_id).order_by("started_at", "id"))
 
 
-def grip(trigger: Trigger) -> Grip:
-    return Grip(trigger.id, trigger.fence)
+def claim_token(trigger: Trigger) -> ClaimToken:
+    return ClaimToken(trigger.id, trigger.fence)
 
 
 class _Unlimited:
@@ -184,7 +184,7 @@ UNLIMITED = _Unlimited()
 
 def dispatch(
     *,
-    reign: Reign = ANYONE,
+    leadership: Leadership = ANYONE,
     types: Sequence[str] = ("noop",),
     window: int = 1000,
     limit: int = 100,
@@ -199,11 +199,11 @@ def dispatch(
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
     dispatch_store.unpark(limit=1000)
-    bounds = Window(first=window, lowest=window, highest=window, wait=SECOND)
+    bounds = Window(initial=window, minimum=window, maximum=window, wait=SECOND)
     dispatch_store.open_queues(named, bounds)
     return dispatch_store.dispatch(
         memory=memory or Memory(),
-        reign=reign,
+        leadership=leadership,
         caps=named,
         window=bounds,
         limit=limit,
@@ -214,7 +214,7 @@ def dispatch(
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:
     """Claim with the fences the given instances carry."""
     return execution.claim(
-        grips=[grip(trigger) for trigger in triggers],
+        tokens=[claim_token(trigger) for trigger in triggers],
         job_types=list({trigger.job_type for trigger in triggers}),
         worker=worker,
         celery_task_id="celery-1",
@@ -226,7 +226,7 @@ def finish_of(trigger: Trigger, attempt: Attempt, state: str = "succeeded", **co
     """An outcome to write; ``attempt_state`` follows from ``state`` unless given."""
     follows = {"succeeded": "succeeded", "cancelled": "cancelled"}.get(state, "failed")
     plain: dict[str, Any] = {
-        "grip": grip(trigger),
+        "token": claim_token(trigger),
         "attempt_id": attempt.id,
         "attempt_started_at": attempt.started_at,
         "state": TriggerState(state),
@@ -236,10 +236,10 @@ def finish_of(trigger: Trigger, attempt: Attempt, state: str = "succeeded", **co
     return Finish(**(plain | columns))
 
 
-def take_lease(*, holder: str = "one", duration: timedelta = 10 * SECOND) -> Reign:
+def take_lease(*, holder: str = "one", duration: timedelta = 10 * SECOND) -> Leadership:
     taken = leases.take(holder=holder, duration=duration)
     assert taken is not None
-    return Reign(holder, taken.term)
+    return Leadership(holder, taken.term)
 
 
 def utc(*parts: int) -> datetime:

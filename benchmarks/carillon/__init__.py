@@ -1,6 +1,6 @@
 """Carillon as a contestant: its processes by their ordinary commands, its rows in bulk, its ledger read back."""
 
-from benchmarks.carillon.crowd import add_bursts, add_crowd
+from benchmarks.carillon.backlog import add_backlog, add_bursts
 from benchmarks.carillon.ledger import POLL_SECONDS, attempts, drain, idle, lags, materialized, started
 from benchmarks.carillon.processes import TENANT, WARM_UP, WITHOUT_BATCHING, make_tenant, processes, running
 from benchmarks.carillon.registry import (
@@ -18,8 +18,8 @@ __all__ = [
     "WARM_UP",
     "WITHOUT_BATCHING",
     "Batch",
+    "add_backlog",
     "add_bursts",
-    "add_crowd",
     "add_due_triggers",
     "add_fleet",
     "add_interval_jobs",

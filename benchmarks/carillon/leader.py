@@ -18,7 +18,7 @@ from typing import Any
 import django
 import psutil
 
-from benchmarks.stage import Actor, BenchError, Stage
+from benchmarks.stage import BenchError, ManagedProcess, Stage
 
 ARGV = ("-m", "benchmarks.carillon.leader")
 #: Tells the process not to sleep while anything is due: as if every end of a trigger woke it.
@@ -61,7 +61,7 @@ class Turn:
 class Record:
     """The turns of a leader, which can be read once it has been stopped."""
 
-    def __init__(self, leader: Actor) -> None:
+    def __init__(self, leader: ManagedProcess) -> None:
         self._leader = leader
 
     def turns(self) -> list[Turn]:
@@ -106,7 +106,7 @@ class _Workers:
 
     def __call__(self, messages: Sequence[Any]) -> None:
         began, cpu = time.perf_counter(), time.process_time()
-        ids = [grip.id for message in messages for grip in message.grips]
+        ids = [token.id for message in messages for token in message.tokens]
         self._cursor.execute(_WORK, {"ids": ids})
         self._count += self._cursor.rowcount
         self._seconds += time.perf_counter() - began
@@ -169,7 +169,7 @@ def lead(*, eager: bool) -> list[Turn]:
     signal.signal(signal.SIGTERM, lambda number, _: _stop(stopping, number))
     signal.signal(signal.SIGALRM, _interrupt)
     workers = _Workers(connection.copy().cursor())
-    cycle = Cycle(settings=engine_settings(), lanes=served_types, publish=workers, abreast=True)
+    cycle = Cycle(settings=engine_settings(), configs=served_types, publish=workers, abreast=True)
     cpu = _Cpu(connection, workers)
     turns: list[Turn] = []
     while not stopping:

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.carillon.ledger import drain
 from benchmarks.carillon.registry import TENANT, add_one_time_jobs
-from benchmarks.stage import WORKER_PROCESSES, Actor, Stage
+from benchmarks.stage import WORKER_PROCESSES, ManagedProcess, Stage
 from stage.processes import BEAT, CELERY
 
 WORKER = (*CELERY, "worker", "-c", str(WORKER_PROCESSES), "--without-gossip", "--without-mingle")
@@ -26,7 +26,9 @@ def make_tenant(slug: str, **quotas: Any) -> None:
 
 
 @contextmanager
-def processes(stage: Stage, *, environment: Mapping[str, str] | None = None) -> Iterator[tuple[Actor, Actor]]:
+def processes(
+    stage: Stage, *, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
     """A beat and a worker on whatever is stored. Yields both, which may still be starting."""
     with (
         stage.actor("worker", WORKER, environment=environment) as worker,
@@ -38,7 +40,7 @@ def processes(stage: Stage, *, environment: Mapping[str, str] | None = None) -> 
 @contextmanager
 def running(
     stage: Stage, *, environment: Mapping[str, str] | None = None, fresh: bool = True
-) -> Iterator[tuple[Actor, Actor]]:
+) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
     """A beat and a worker, warmed up on a tenant ``bench`` without caps. Yields both.
 
     ``fresh`` forgets everything stored before; otherwise the tenant is there already.

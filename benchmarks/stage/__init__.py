@@ -1,6 +1,6 @@
 """Where contestants perform: servers of the run's own, and processes that are gone when it ends."""
 
-from benchmarks.stage.actor import MIB, Actor, BenchError
+from benchmarks.stage.actor import MIB, BenchError, ManagedProcess
 from benchmarks.stage.servers import WORKER_PROCESSES, Stage
 
-__all__ = ["MIB", "WORKER_PROCESSES", "Actor", "BenchError", "Stage"]
+__all__ = ["MIB", "WORKER_PROCESSES", "BenchError", "ManagedProcess", "Stage"]

@@ -18,7 +18,7 @@ class BenchError(RuntimeError):
 
 
 @dataclass
-class Actor:
+class ManagedProcess:
     """A process with its log. ``may_end``: it comes to its own end, with 0."""
 
     name: str

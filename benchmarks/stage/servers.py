@@ -21,7 +21,7 @@ import psycopg
 import redis
 from psycopg import sql
 
-from benchmarks.stage.actor import Actor, BenchError
+from benchmarks.stage.actor import BenchError, ManagedProcess
 from scheduler_project.embedded.stack import EmbeddedStack
 from stage.processes import free_port, run_python, start_python
 from stage.waiting import NotInTime, wait_until
@@ -42,7 +42,7 @@ class Stage:
 
     def __init__(self, *, say: Callable[[str], None]) -> None:
         self.say = say
-        self._actors: list[Actor] = []
+        self._actors: list[ManagedProcess] = []
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class Stage:
         *,
         environment: Mapping[str, str] | None = None,
         may_end: bool = False,
-    ) -> Iterator[Actor]:
+    ) -> Iterator[ManagedProcess]:
         """Run ``python argv`` for the length of the block. ``may_end``: it comes to its own end, with 0."""
         log = self._log_dir / f"{name}.log"
         log.unlink(missing_ok=True)
@@ -125,7 +125,7 @@ class Stage:
             log=log,
             with_starter=signal.SIGTERM,
         )
-        actor = Actor(name, process, log, may_end)
+        actor = ManagedProcess(name, process, log, may_end)
         self._actors.append(actor)
         try:
             yield actor

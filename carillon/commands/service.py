@@ -128,5 +128,5 @@ def _print_explanation(answer: dict[str, Any], output: Format) -> None:
     waiting = answer if "gates" in answer else answer.get("oldest_waiting") or {}
     if gates := waiting.get("gates"):
         write("")
-        shown = [{**gate, "open": "open" if gate["open"] else "SHUT"} for gate in gates]
-        print_rows(shown, ("gate", "open", "detail", "opens_at"), output=output)
+        shown = [{**gate, "state": "passed" if gate["passed"] else "BLOCKING"} for gate in gates]
+        print_rows(shown, ("gate", "state", "detail", "opens_at"), output=output)

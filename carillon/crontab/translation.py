@@ -23,7 +23,7 @@ _REFUSED = {
 _CRONS_OWN = (
     "CRON_TZ", "MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "RANDOM_DELAY", "START_HOURS_RANGE",
 )  # fmt: skip
-_LONGEST_SLUG = 60
+_MAX_SLUG_LENGTH = 60
 
 
 @dataclass
@@ -121,7 +121,7 @@ def _definition(entry: Entry, job_type: str, timezone: str | None, name: str) ->
 
 def _name(entry: Entry, prefix: str, names: Counter[str]) -> str:
     """After the command, so that it stays the same wherever the line moves; numbered where it comes again."""
-    slug = re.sub(r"[^a-z0-9._]+", "-", entry.command.lower()).strip("-.")[:_LONGEST_SLUG].strip("-.")
+    slug = re.sub(r"[^a-z0-9._]+", "-", entry.command.lower()).strip("-.")[:_MAX_SLUG_LENGTH].strip("-.")
     slug = slug or "command"
     names[slug] += 1
     return f"{prefix}{slug}" + (f"-{names[slug]}" if names[slug] > 1 else "")

@@ -16,7 +16,7 @@ from carillon.unseen import for_people, holds_unseen
 
 Path = tuple[str | int, ...]
 #: Some ten thousand jobs.
-_MOST_NODES = 1_000_000
+_MAX_NODES = 1_000_000
 
 
 class Loader(yaml.SafeLoader):
@@ -111,7 +111,7 @@ def _refuse_explosion(node: yaml.Node) -> None:
         if isinstance(part, yaml.MappingNode):
             children = [child for pair in part.value for child in pair]
         total = 1 + sum(size(child) for child in children)
-        if total > _MOST_NODES:
+        if total > _MAX_NODES:
             raise yaml.composer.ComposerError(None, None, "aliases make too much of it", part.start_mark)
         sizes[id(part)] = total
         return total

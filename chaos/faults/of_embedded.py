@@ -13,7 +13,7 @@ from chaos.faults.fault import Fault
 from chaos.history import Died, TenantMade
 from chaos.load.definitions import Plan
 from chaos.stage.cluster import StageError
-from chaos.stage.processes import Actor
+from chaos.stage.processes import ManagedProcess
 from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.server import EmbeddedServer
@@ -76,7 +76,7 @@ class EmbeddedServersDie(Fault):
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
         }
         argv = ("manage.py", "up", *options)
-        self._up = Actor("up", argv, environment, self.cluster.logs / "up.log")
+        self._up = ManagedProcess("up", argv, environment, self.cluster.logs / "up.log")
         self._servers = EmbeddedPostgres(data_dir=data_dir), EmbeddedRedis(data_dir=data_dir)
         self._address = f"http://127.0.0.1:{port}"
         self.cluster.processes.start(self._up)

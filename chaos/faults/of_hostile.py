@@ -12,7 +12,7 @@ from chaos.faults.fault import Fault
 from chaos.history import Attacked
 from chaos.load.hostile import ATTACKS, HOSTILE, OWN_QUEUE
 from chaos.stage.cluster import CONCURRENCY, WORKERS, StageError
-from chaos.stage.processes import Actor
+from chaos.stage.processes import ManagedProcess
 from jobs.conf import EngineSettings
 from scheduler_project.embedded import paths
 from stage.processes import signalled
@@ -95,9 +95,9 @@ class HostileTenant(Fault):
     def _set_status(self, status: str) -> None:
         self.cluster.query(f"UPDATE tenants_tenant SET status = '{status}' WHERE slug = '{HOSTILE}'")
 
-    def _begin(self, name: str, *argv: str, tenant: str) -> Actor:
+    def _begin(self, name: str, *argv: str, tenant: str) -> ManagedProcess:
         environment = {**self.cluster.plain_environment(), "API_KEY": self.caller.keys[tenant]}
-        actor = Actor(name, argv, environment, self.cluster.logs / f"{name}.log")
+        actor = ManagedProcess(name, argv, environment, self.cluster.logs / f"{name}.log")
         actor.start()
         self._undo.callback(lambda: actor.process and actor.process.wait())
         self._undo.callback(lambda: signalled(actor.family(), signal.SIGKILL))

@@ -4,14 +4,14 @@ import signal
 
 from chaos.faults.fault import Fault
 from chaos.stage.cluster import RESTART_PATIENCE_SECONDS
-from chaos.stage.processes import Actor
+from chaos.stage.processes import ManagedProcess
 from stage.processes import signalled
 
 
 class Killed(Fault):
     """``kill -9`` of a process and its children; the supervisor starts it again."""
 
-    victim: Actor
+    victim: ManagedProcess
     _lives = 0
 
     def inject(self) -> None:
@@ -22,12 +22,12 @@ class Killed(Fault):
         what = f"{self.victim.name} to be started again"
         self.cluster.must(what, lambda: self.victim.lives > self._lives, seconds=RESTART_PATIENCE_SECONDS)
 
-    def leader(self) -> Actor:
+    def leader(self) -> ManagedProcess:
         """The beat that leads, as soon as one does."""
-        found: Actor = self.cluster.must("a leader", self.cluster.leader, seconds=30)
+        found: ManagedProcess = self.cluster.must("a leader", self.cluster.leader, seconds=30)
         return found
 
-    def a_worker(self, strike: int) -> Actor:
+    def a_worker(self, strike: int) -> ManagedProcess:
         """A worker with processes to lose; where there are pull workers, one of them at every other strike."""
         if strike % 2 == 0 and (pulling := self.cluster.processes.named("pull")):
             return self.rng.choice(pulling)

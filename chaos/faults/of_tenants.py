@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from chaos.faults.fault import Fault
 from chaos.load.definitions import Plan
-from chaos.stage.processes import Actor
+from chaos.stage.processes import ManagedProcess
 from stage.processes import signalled
 
 BAD, NEWCOMER = "bad", "newcomer"
@@ -64,7 +64,7 @@ class BadTenant(Fault):
         """Run a job by hand, again and again, from a process of its own."""
         [job_id] = self.cluster.backlog("flood", tenant=BAD, depth=0).values()
         argv = ("-m", "chaos.load.writer", self.caller.url, job_id, str(self.writes_per_second))
-        writer = Actor(
+        writer = ManagedProcess(
             "writer", argv, {**self.cluster.plain_environment(), "API_KEY": self.caller.keys[BAD]},
             self.cluster.logs / "writer.log",
         )  # fmt: skip

@@ -48,7 +48,7 @@ NEVER = float("inf")
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Arrival:
     """One request from its arrival to its answer; ``ended_at`` is infinite when the log has no end of it."""
 
     request: Started
@@ -161,7 +161,7 @@ class Case:
         # The log goes on while it is read.
         started = [start for start in of(Started) if start.at <= self.closed_at]
         self.deliveries = _joined(started, of(Ended))
-        self.firings: dict[Firing, list[Delivery]] = defaultdict(list)
+        self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
         for delivery in self.deliveries:
             self.firings[delivery.firing].append(delivery)
         self.windows = _windows(of(Struck), of(Healed), until=self.closed_at)
@@ -269,7 +269,7 @@ class Case:
             self._strikes[window.id] = found
         return self._strikes[window.id]
 
-    def is_poison(self, delivery: Delivery) -> bool:
+    def is_poison(self, delivery: Arrival) -> bool:
         """Whether its job kills its worker."""
         job = self.jobs.get(delivery.request.job_id)
         return job is not None and job.target == "poison"
@@ -307,13 +307,13 @@ class Case:
         return self.episodes[index - 1] if index else None
 
 
-def _joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Delivery]:
+def _joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Arrival]:
     ends = {end.delivery: end for end in ended}
     deliveries = []
     for request in sorted(started, key=lambda request: (request.at, request.delivery)):
         end = ends.get(request.delivery)
         deliveries.append(
-            Delivery(request, end.at, end.status, end.sent) if end else Delivery(request, NEVER, 0, False)
+            Arrival(request, end.at, end.status, end.sent) if end else Arrival(request, NEVER, 0, False)
         )
     return deliveries
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from chaos.judge.case import NEVER, Case, Delivery, Window
+from chaos.judge.case import NEVER, Arrival, Case, Window
 from chaos.judge.limits import FINISH_SECONDS
 from chaos.judge.verdict import Breach
 
@@ -49,13 +49,13 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
                 excused["executed again after a fault"] += 1
 
 
-def _retry(before: Delivery, delivery: Delivery, most: int) -> bool:
+def _retry(before: Arrival, delivery: Arrival, most: int) -> bool:
     """Whether the earlier one had been answered with a wish for another attempt, of which there are ``most``."""
     failed = before.sent and before.status >= 500 and before.ended_at <= delivery.at
     return failed and before.request.attempt < most
 
 
-def _unseen(case: Case, tenant: str, delivery: Delivery, seen: set[int]) -> int:
+def _unseen(case: Case, tenant: str, delivery: Arrival, seen: set[int]) -> int:
     """How many attempts before this one ended with their worker before a request left. Where a batch was in hand, that
     costs its triggers nothing of their budgets (docs/handlers.md). None where no fault may have killed one.
     """
@@ -64,13 +64,13 @@ def _unseen(case: Case, tenant: str, delivery: Delivery, seen: set[int]) -> int:
     return delivery.request.attempt - len(seen) if killed else 0
 
 
-def _how(before: Delivery) -> str:
+def _how(before: Arrival) -> str:
     if before.ended_at == NEVER:
         return "one that has no end"
     return f"one that was answered {before.status}" if before.sent else "one that was cut short"
 
 
-def _cause(case: Case, tenant: str, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+def _cause(case: Case, tenant: str, before: Arrival, delivery: Arrival) -> tuple[Window, int] | None:
     """The fault that found the earlier one in flight, and which of its strikes: the last one before the repetition."""
     in_flight_until = min(before.ended_at, delivery.at) + FINISH_SECONDS
     candidates = [
@@ -83,7 +83,7 @@ def _cause(case: Case, tenant: str, before: Delivery, delivery: Delivery) -> tup
     return candidates[-1] if candidates else None
 
 
-def _delay(case: Case, tenant: str, before: Delivery, delivery: Delivery) -> tuple[Window, int] | None:
+def _delay(case: Case, tenant: str, before: Arrival, delivery: Arrival) -> tuple[Window, int] | None:
     """The fault that found the later one in flight, where it has the older fence: its worker had claimed it, was cut
     off before the request left, and sent it once it was back.
     """
@@ -118,7 +118,7 @@ def in_flight(case: Case, window: Window) -> int:
 
 def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
     """A fence that comes twice, or after a higher one, for the same trigger."""
-    by_trigger: dict[str, list[Delivery]] = defaultdict(list)
+    by_trigger: dict[str, list[Arrival]] = defaultdict(list)
     for delivery in case.deliveries:
         by_trigger[delivery.request.trigger_id].append(delivery)
     for deliveries in by_trigger.values():
@@ -147,8 +147,8 @@ def _outlived(case: Case, tenant: str, start: float, end: float) -> bool:
 
 def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
     """Executions side by side, beyond what the job's policy or the tenant's cap allows."""
-    by_job: dict[str, list[Delivery]] = defaultdict(list)
-    by_tenant: dict[str, list[Delivery]] = defaultdict(list)
+    by_job: dict[str, list[Arrival]] = defaultdict(list)
+    by_tenant: dict[str, list[Arrival]] = defaultdict(list)
     for delivery in case.deliveries:
         job = case.jobs.get(delivery.request.job_id)
         if job is None:
@@ -167,7 +167,7 @@ def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
 
 
 def _side_by_side(
-    case: Case, excused: Counter[str], deliveries: Iterable[Delivery], most: int, *, kind: str, name: str
+    case: Case, excused: Counter[str], deliveries: Iterable[Arrival], most: int, *, kind: str, name: str
 ) -> Iterator[Breach]:
     """Each moment at which one more trigger than ``most`` began; two executions of one trigger are one here."""
     steps = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from chaos.history import JobMade, Ledger
-from chaos.judge.case import Case, Delivery, Firing
+from chaos.judge.case import Arrival, Case, Firing
 from chaos.judge.limits import (
     CLAIMED_SECONDS,
     EARLY_SECONDS,
@@ -48,7 +48,7 @@ def lost(case: Case, excused: Counter[str]) -> Iterator[Breach]:
             )
 
 
-def _excuse(case: Case, job: JobMade, at: datetime, deliveries: list[Delivery]) -> str:
+def _excuse(case: Case, job: JobMade, at: datetime, deliveries: list[Arrival]) -> str:
     """Why it may have come to nothing; empty when it may not."""
     instant, entry = case.reached(at), case.final.get((job.job_id, at))
     state = (entry.state, entry.reason) if entry else _ranged(case, job, at)
@@ -189,7 +189,7 @@ def phantom(case: Case) -> Iterator[Breach]:
             yield Breach(kind="phantom", at=case.closed_at, job=_name(case, job_id), detail=detail)
 
 
-def _unscheduled(case: Case, job: JobMade, at: datetime, deliveries: list[Delivery]) -> Iterator[Breach]:
+def _unscheduled(case: Case, job: JobMade, at: datetime, deliveries: list[Arrival]) -> Iterator[Breach]:
     stops, first = case.stops(job), deliveries[0]
     forbidden = [after for after, before in stops.forbidden if after < at.timestamp() < before]
     if forbidden:

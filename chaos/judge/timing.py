@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.history import JobMade, Probed
-from chaos.judge.case import NEVER, Case, Delivery, Episode
+from chaos.judge.case import NEVER, Arrival, Case, Episode
 from chaos.judge.executions import Repeats, in_flight
 from chaos.judge.limits import (
     AWAY_SHARE,
@@ -158,7 +158,7 @@ def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
     """The longest time from a strike to the next execution of what it had cut short."""
     window = next(window for window in case.windows if window.id == window_id)
     wanted = set(repeats[window_id])
-    nexts: dict[str, Delivery] = {}
+    nexts: dict[str, Arrival] = {}
     for delivery in case.deliveries:
         trigger_id = delivery.request.trigger_id
         if trigger_id in wanted and delivery.at > window.struck_at:

@@ -8,7 +8,7 @@ from chaos.judge.timing import lags
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1200, 420, 60, 30, 40
 #: Decades of the vertical scale, in seconds.
-LOWEST, HIGHEST = 0.001, 100.0
+MIN_SECONDS, MAX_SECONDS = 0.001, 100.0
 
 
 def chart(case: Case) -> str:
@@ -33,7 +33,7 @@ def chart(case: Case) -> str:
 
 
 def _y(seconds: float) -> float:
-    share = math.log(max(seconds, LOWEST) / LOWEST) / math.log(HIGHEST / LOWEST)
+    share = math.log(max(seconds, MIN_SECONDS) / MIN_SECONDS) / math.log(MAX_SECONDS / MIN_SECONDS)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(share, 1.0)
 
 
@@ -51,7 +51,7 @@ def _frame() -> list[str]:
 
 def _marks(span: float, x: object, start: float) -> list[str]:
     parts = []
-    for power in range(round(math.log10(LOWEST)), round(math.log10(HIGHEST)) + 1):
+    for power in range(round(math.log10(MIN_SECONDS)), round(math.log10(MAX_SECONDS)) + 1):
         y = _y(10.0**power)
         name = f"{10.0**power:g} s" if power >= 0 else f"{10.0 ** (power + 3):g} ms"
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - 10}" y1="{y:.1f}" y2="{y:.1f}"/>')

@@ -82,8 +82,8 @@ def keep_leftovers() -> None:
 
 
 def guard_nothing() -> None:
-    """Leave each process to its own keeper."""
-    from jobs.engine.worker.keeping.guard import Guard
+    """Leave each process to its own renewer."""
+    from jobs.engine.worker.leases.guard import Guard
 
     for start in ("start", "start_beside"):
         setattr(Guard, start, lambda _: None)

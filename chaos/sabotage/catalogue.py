@@ -175,9 +175,9 @@ _ALL = (
         breaks="dispatch does not look at the job's other firings (overlap policies)",
         caught_as=frozenset({"overlap"}),
         edits=(
-            Edit("dispatch.standings", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
+            Edit("dispatch.facts", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
             Edit(
-                "dispatch.standings",
+                "dispatch.facts",
                 "count(*) FILTER (WHERE other.",
                 "0 * count(*) FILTER (WHERE other.",
             ),

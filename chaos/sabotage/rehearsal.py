@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from chaos import history
-from chaos.course import Profile, run
 from chaos.faults import FAULTS, Fault
 from chaos.history import Audited, Called, Effect, Ended, JobMade, Ledger, Range, Record, Started
 from chaos.judge import Case, Verdict, judge
+from chaos.runner import Profile, run
 from chaos.sabotage.catalogue import Sabotage
 
 AFTER_SECONDS = 12.0

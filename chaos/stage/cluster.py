@@ -23,7 +23,7 @@ from chaos.stage.clocks import Clocks
 from chaos.stage.database import Database
 from chaos.stage.disk import Disk
 from chaos.stage.names import SilentServer
-from chaos.stage.processes import Actor, Processes
+from chaos.stage.processes import ManagedProcess, Processes
 from chaos.stage.proxy import Proxies, Weather
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
@@ -104,7 +104,9 @@ class Cluster:
         self.receiver_log = self.home / "receiver.jsonl"
         port_file = self.home / "receiver.port"
         receiver = ("-m", "chaos.stage.receiver", str(port_file), str(self.receiver_log))
-        self.processes.start(Actor("receiver", receiver, os.environ.copy(), self.logs / "receiver.log"))
+        self.processes.start(
+            ManagedProcess("receiver", receiver, os.environ.copy(), self.logs / "receiver.log")
+        )
         self.web_port = free_port()
         web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", f"127.0.0.1:{self.web_port}")
         self._start("web", web)
@@ -118,7 +120,7 @@ class Cluster:
         self.receiver_url = f"http://127.0.0.1:{port_file.read_text()}"
 
     def _start(self, name: str, argv: tuple[str, ...]) -> None:
-        self.processes.start(Actor(name, argv, self._environment(name), self.logs / f"{name}.log"))
+        self.processes.start(ManagedProcess(name, argv, self._environment(name), self.logs / f"{name}.log"))
 
     def _environment(self, name: str) -> dict[str, str]:
         """The process's own links, by its own proxies' ports."""
@@ -156,7 +158,7 @@ class Cluster:
         elected = self._settings.get("CARILLON_LEADER_ELECTION") != "false"
         return ready and workers == WORKERS and (not elected or self.leader() is not None)
 
-    def leader(self) -> Actor | None:
+    def leader(self) -> ManagedProcess | None:
         """The beat that leads now."""
         rows = self.query("SELECT holder FROM jobs_lease WHERE expires_at > clock_timestamp()")
         return self.processes.by_pid(int(rows[0][0].split(":")[1])) if rows else None
@@ -236,7 +238,7 @@ class Cluster:
                 "CARILLON_API_KEY": key,
             }
             argv = ("-m", "chaos.load.pull_worker")
-            self.processes.start(Actor(name, argv, environment, self.logs / f"{name}.log"))
+            self.processes.start(ManagedProcess(name, argv, environment, self.logs / f"{name}.log"))
 
     def wait(self, seconds: float) -> None:
         """Let the time pass; what has ended is started again."""
@@ -245,7 +247,7 @@ class Cluster:
             self.processes.tend()
             time.sleep(TURN_SECONDS)
 
-    def restart(self, actor: Actor) -> None:
+    def restart(self, actor: ManagedProcess) -> None:
         """SIGTERM to one process, and wait until the supervisor has started it again. Raises ``StageError``."""
         lives = actor.lives
         self.processes.terminate(actor)

@@ -22,7 +22,7 @@ LINES = 40
 
 
 @dataclass
-class Actor:
+class ManagedProcess:
     """One process: what it is started with, and its present life."""
 
     name: str
@@ -52,33 +52,33 @@ class Processes:
     """All actors by name. To be used from the main thread, whose end ends them."""
 
     def __init__(self, *, note: Callable[[Died], None]) -> None:
-        self.actors: dict[str, Actor] = {}
+        self.actors: dict[str, ManagedProcess] = {}
         self._note = note
 
-    def start(self, actor: Actor) -> None:
+    def start(self, actor: ManagedProcess) -> None:
         self.actors[actor.name] = actor
         actor.start()
 
-    def named(self, prefix: str) -> list[Actor]:
+    def named(self, prefix: str) -> list[ManagedProcess]:
         return [actor for name, actor in self.actors.items() if name.startswith(prefix)]
 
-    def started(self) -> list[Actor]:
+    def started(self) -> list[ManagedProcess]:
         """Those of the stage's Carillon."""
         return [actor for prefix in ("web", "beat", "worker", "pull") for actor in self.named(prefix)]
 
-    def by_pid(self, pid: int) -> Actor | None:
+    def by_pid(self, pid: int) -> ManagedProcess | None:
         """The actor whose process, or a child of it, has this pid."""
         for actor in self.actors.values():
             if any(process.pid == pid for process in actor.family()):
                 return actor
         return None
 
-    def kill(self, actor: Actor) -> None:
+    def kill(self, actor: ManagedProcess) -> None:
         """``kill -9`` to the whole family, the parent first so that it cannot react; it is started again in a while."""
         actor.expected = True
         signalled(actor.family(), signal.SIGKILL)
 
-    def terminate(self, actor: Actor) -> None:
+    def terminate(self, actor: ManagedProcess) -> None:
         """SIGTERM to the parent, as a deploy would; it is started again when it has gone."""
         actor.expected = True
         signalled(actor.family()[:1], signal.SIGTERM)

@@ -16,7 +16,7 @@ from jobs.core.calendar.timetable import timetable
 from jobs.core.instants import TICK
 from jobs.core.schedule import jitter_offset
 from jobs.models import Job, Origin
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.catchup import split, walk
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import Firing, schedule_of
@@ -38,7 +38,7 @@ def record(debts: Sequence[Debt]) -> None:
     """Put on record what jobs owe, by three statements at most; the caller moves their ``next_fire_at`` on."""
     stretches = [past for debt in debts for past in debt.stretches]
     walk.begin([*walk.absorb([past for debt in debts for past in debt.absorbing]), *stretches])
-    store.materialize([firing for debt in debts for firing in debt.firings])
+    jobs_store.materialize([firing for debt in debts for firing in debt.firings])
 
 
 def owed(*, job: Job, now: datetime, paused_at: datetime | None = None, ending: bool = False) -> Debt:
@@ -115,7 +115,7 @@ def materialize(
     *, job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
 ) -> list[UUID]:
     """Insert a trigger for each instant that has none; returns the new ids. Scheduled ones keep their jitter."""
-    return store.materialize(_firings(job, instants, origin, key))
+    return jobs_store.materialize(_firings(job, instants, origin, key))
 
 
 def _firings(

@@ -50,7 +50,7 @@ class AttemptAdmin(ReadOnlyAdmin):
                     ("shown_state", "number", "fence"),
                     ("started", "finished", "took"),
                     ("trigger_cell", "job_cell", "worker"),
-                    ("message", "companions"),
+                    ("message", "claimed_with"),
                 )
             },
         ),

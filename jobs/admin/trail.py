@@ -14,7 +14,7 @@ from jobs.models import Change
 from tenants.clock import database_now
 
 COLOURS = {Change.Action.CREATED: "success", Change.Action.DELETED: "danger"}
-LONGEST = 200
+MAX_FILTER_LENGTH = 200
 
 
 class ObjectFilter(TextFilter):
@@ -93,7 +93,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
 def _typed(text: str | None) -> str:
     """What can be in a column: Postgres takes no NUL."""
-    return (text or "").strip().replace("\0", "")[:LONGEST]
+    return (text or "").strip().replace("\0", "")[:MAX_FILTER_LENGTH]
 
 
 def _since(span: timedelta) -> datetime:

@@ -204,7 +204,7 @@ def explained(trigger: Trigger) -> dict[str, Any]:
         "gates": [
             {
                 "name": gate.name.replace("_", " "),
-                "label": coloured_label(*(("open", "success") if gate.open else ("shut", "warning"))),
+                "label": coloured_label(*(("passed", "success") if gate.passed else ("blocking", "warning"))),
                 "detail": gate.detail,
                 "blockers": [trigger_link(blocker, str(blocker)) for blocker in gate.blockers],
             }

@@ -133,7 +133,7 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
 
 
 def _of_processes(found: Figures) -> Iterator[Metric]:
-    term = _gauge("lease_term", "Reigns so far; goes up with each new leader.", "lease", "holder")
+    term = _gauge("lease_term", "Leaderships so far; goes up with each new leader.", "lease", "holder")
     left = _gauge(
         "lease_seconds_left", "Until the lease runs out; below 0: nobody has it.", "lease", "holder"
     )
@@ -143,12 +143,12 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
     offset = _gauge("clock_offset_seconds", "How far a clock is ahead of the database's.", "process")
     within = _gauge("clock_offset_within_seconds", "How exactly that is known.", "process")
     passed = CounterMetricFamily(
-        "carillon_rates_let_through",
+        "carillon_rate_limit_bypassed",
         "Firings rated by this process alone, as Redis was away.",
         labels=("process",),
     )
     for row in found.clocks:
-        passed.add_metric((row.name,), row.let_through)
+        passed.add_metric((row.name,), row.rate_limit_bypassed)
         offset.add_metric((row.name,), row.offset_seconds)
         within.add_metric((row.name,), row.within_seconds)
     serving = _gauge("workers", "Workers that take from a queue.", "queue")

@@ -18,7 +18,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.instants import EARLIEST, LATEST
 from jobs.core.states import SKIP_REASONS
 
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 _INSTANT = {"type": "string", "format": "date-time"}
 SKIPPED_RANGES = {
     "type": "array",
@@ -181,7 +181,7 @@ def _read_instant(text: str) -> object:
 
 
 def _read_name(text: str) -> object:
-    if len(text) > _LONGEST_NAME or "\0" in text:
+    if len(text) > _MAX_NAME_LENGTH or "\0" in text:
         raise ValueError(text)
     return text
 

@@ -2,8 +2,8 @@
 
 from django.urls import path
 
-from jobs.api import work
-from jobs.api.events import AuditView, EventsView, TenantNotifyView
+from jobs.api import pull
+from jobs.api.events import EventsView, TenantNotifyView, TrailView
 from jobs.api.vault import views as vault
 from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
 
@@ -46,10 +46,10 @@ urlpatterns = [
     path("signing-secret", vault.SigningSecretView.as_view(), name="signing-secret"),
     path("tenant/notify", TenantNotifyView.as_view(), name="tenant-notify"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
-    path("job-types/<str:name>", work.JobTypeView.as_view(), name="job-type"),
+    path("job-types/<str:name>", pull.JobTypeView.as_view(), name="job-type"),
     path("events", EventsView.as_view(), name="events"),
-    path("audit", AuditView.as_view(), name="audit"),
-    path("worker/claim", work.ClaimView.as_view(), name="worker-claim"),
-    path("worker/heartbeat", work.HeartbeatView.as_view(), name="worker-heartbeat"),
-    path("worker/complete", work.CompleteView.as_view(), name="worker-complete"),
+    path("audit", TrailView.as_view(), name="audit"),
+    path("worker/claim", pull.ClaimView.as_view(), name="worker-claim"),
+    path("worker/heartbeat", pull.HeartbeatView.as_view(), name="worker-heartbeat"),
+    path("worker/complete", pull.CompleteView.as_view(), name="worker-complete"),
 ]

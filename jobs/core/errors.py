@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 MAX_FIELDS = 20
 MAX_BYTES = 16_384
-_LONGEST_FIELD = 300
-_LONGEST_NAME = 40
+_MAX_FIELD_LENGTH = 300
+_MAX_NAME_LENGTH = 40
 #: Of one message: all names of a tenant's job types fit.
-_LONGEST_MESSAGE = 6_000
+_MAX_MESSAGE_LENGTH = 6_000
 _MORE = f"More is wrong than this; these are the first {MAX_FIELDS} fields or {MAX_BYTES:,} bytes. Mend them first."
 
 #: What pydantic finds, by its name for it.
@@ -147,7 +147,7 @@ def unknown(
         if name in known:
             continue
         hint = (hints or {}).get(str(name))
-        found[str(name)[:_LONGEST_NAME]] = hint or told
+        found[str(name)[:_MAX_NAME_LENGTH]] = hint or told
         if not hint:
             told = f"Unknown {what}."
         if len(found) > MAX_FIELDS:
@@ -163,11 +163,11 @@ def bounded(errors: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
         for message in [given] if isinstance(given, str) else given:
             if message == _MORE:
                 continue  # it was bounded before, under another name
-            told = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
-            left -= len(json.dumps((field[:_LONGEST_FIELD], told)))
-            if left < 0 or (field[:_LONGEST_FIELD] not in kept and len(kept) == MAX_FIELDS):
+            told = message if len(message) <= _MAX_MESSAGE_LENGTH else f"{message[:_MAX_MESSAGE_LENGTH]}…"
+            left -= len(json.dumps((field[:_MAX_FIELD_LENGTH], told)))
+            if left < 0 or (field[:_MAX_FIELD_LENGTH] not in kept and len(kept) == MAX_FIELDS):
                 return kept | {"": [*kept.get("", []), _MORE]}
-            kept.setdefault(field[:_LONGEST_FIELD], []).append(told)
+            kept.setdefault(field[:_MAX_FIELD_LENGTH], []).append(told)
     if any(_MORE in given for given in errors.values() if not isinstance(given, str)):
         kept.setdefault("", []).append(_MORE)
     return kept

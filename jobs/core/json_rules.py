@@ -17,8 +17,8 @@ from jobs.core.errors import InvalidInput
 
 MAX_DEPTH = 32
 LARGEST_INTEGER = 2**53
-_LONGEST_KEY_SHOWN = 40
-_MOST_DIGITS = 100
+_MAX_KEY_SHOWN = 40
+_MAX_DIGITS = 100
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 #: Bidirectional overrides and isolates: they make one name look like another.
@@ -246,7 +246,7 @@ def _step(step: str | int) -> str:
         return f"[{step}]"
     if re.fullmatch("[A-Za-z0-9_-]{1,40}", step):
         return f".{step}"
-    return f"[{json.dumps(step[:_LONGEST_KEY_SHOWN])}]"
+    return f"[{json.dumps(step[:_MAX_KEY_SHOWN])}]"
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -262,7 +262,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _parse_int(digits: str) -> int:
     # Before int(): its cost grows with the square of the length.
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         _refuse("", (), f"An integer of {len(digits)} digits is too long; send it as a string.")
     return int(digits)
 
@@ -270,7 +270,7 @@ def _parse_int(digits: str) -> int:
 def _parse_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        _refuse("", (), f"The number {text[:_LONGEST_KEY_SHOWN]} is too large; send it as a string.")
+        _refuse("", (), f"The number {text[:_MAX_KEY_SHOWN]} is too large; send it as a string.")
     return number
 
 

@@ -33,7 +33,7 @@ _REGIONS = frozenset(
         "Pacific",
     }
 )
-_LONGEST_NAME = 64
+_MAX_NAME_LENGTH = 64
 
 
 @cache
@@ -99,10 +99,10 @@ def _aliases() -> dict[str, str]:
 
 
 def _refusal(name: str, present: str | None) -> str:
-    shown = ascii(name[:_LONGEST_NAME])
+    shown = ascii(name[:_MAX_NAME_LENGTH])
     if present is not None:
         return f"{shown} is an alias; use {present}."
-    likely = _similar(name) if len(name) <= _LONGEST_NAME else []
+    likely = _similar(name) if len(name) <= _MAX_NAME_LENGTH else []
     advice = f"did you mean {' or '.join(likely)}?" if likely else "use a name such as Europe/Berlin, or UTC."
     return f"{shown} is not a time zone Carillon accepts; {advice}"
 

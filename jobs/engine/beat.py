@@ -19,9 +19,9 @@ from celery.signals import beat_init
 
 from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane, Message
+from jobs.engine.dispatcher import Message, QueueConfig
 from jobs.engine.publisher import Publisher
-from jobs.engine.pull.lanes import PullLanes, Taken, Takers
+from jobs.engine.pull.configs import PullConfigs, TakenBy, Takers
 from jobs.handlers import JobType, registry
 from jobs.store import db
 from jobs.store.dispatch import messages
@@ -29,17 +29,18 @@ from jobs.wakeups import Listener, Sleep
 
 
 def served_types(
-    pull_lanes: Callable[[], dict[str, Lane]] = dict, takers: Callable[[], dict[str, Taken]] = dict
-) -> dict[str, Lane]:
-    """Every registered job type and how it is served, and what ``pull_lanes`` adds. ``takers`` tells of shared ones."""
+    pull_configs: Callable[[], dict[str, QueueConfig]] = dict, takers: Callable[[], dict[str, TakenBy]] = dict
+) -> dict[str, QueueConfig]:
+    """Every registered job type and how it is served, and those of ``pull_configs``. ``takers``: of shared types."""
     taken = takers()
-    return pull_lanes() | {
-        job_type.name: _lane(job_type, taken.get(job_type.name, Taken())) for job_type in registry.all_types()
+    return pull_configs() | {
+        job_type.name: _config(job_type, taken.get(job_type.name, TakenBy()))
+        for job_type in registry.all_types()
     }
 
 
-def _lane(job_type: JobType, taken: Taken) -> Lane:
-    return Lane(
+def _config(job_type: JobType, taken: TakenBy) -> QueueConfig:
+    return QueueConfig(
         job_type.max_in_flight,
         job_type.batch_size if engine_settings().batching else 1,
         at_once=job_type.is_async,
@@ -49,7 +50,7 @@ def _lane(job_type: JobType, taken: Taken) -> Lane:
 
 
 def _leave_in_postgres(batch: Sequence[Message]) -> None:
-    messages.put([(message.job_type, message.grips) for message in batch])
+    messages.put([(message.job_type, message.tokens) for message in batch])
 
 
 class LeaderScheduler(Scheduler):
@@ -73,7 +74,7 @@ class LeaderScheduler(Scheduler):
         self._publisher = publisher
         self._cycle = Cycle(
             settings=settings,
-            lanes=partial(served_types, PullLanes(), Takers()),
+            configs=partial(served_types, PullConfigs(), Takers()),
             publish=publisher,
             ready=publisher.ready,
             abreast=True,

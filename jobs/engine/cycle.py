@@ -13,10 +13,10 @@ from uuid import UUID
 
 from jobs.conf import EngineSettings
 from jobs.core.backlog import News
-from jobs.engine.dispatcher import Lane, Message, dispatch
-from jobs.engine.firing.agenda import Agenda
+from jobs.engine.dispatcher import Message, QueueConfig, dispatch
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.materializer import materialize
+from jobs.engine.firing.order import CatchUpOrder
 from jobs.engine.firing.pace import Pace
 from jobs.engine.firing.zones import ZoneRules
 from jobs.engine.housekeeper import Housekeeper
@@ -28,7 +28,7 @@ from jobs.limits import Rates, shared_buckets
 from jobs.store import db
 from jobs.store import dispatch as dispatch_store
 from jobs.store.insight.clocks import Drift
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 from tenants.clock import database_now
 
@@ -52,7 +52,7 @@ CATCH_UP_BUDGET = timedelta(milliseconds=75)
 RELEASE_JOBS = 500
 START = UUID(int=0)
 #: Time limit for statements of the steps that must not fail because they have much to do.
-LONGEST = timedelta(seconds=5)
+MAX_STEP = timedelta(seconds=5)
 
 
 class Cycle:
@@ -66,28 +66,28 @@ class Cycle:
         self,
         *,
         settings: EngineSettings,
-        lanes: Callable[[], Mapping[str, Lane]],
+        configs: Callable[[], Mapping[str, QueueConfig]],
         publish: Callable[[Sequence[Message]], None],
         ready: Callable[[], bool] = lambda: True,
         abreast: bool = False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
-        self._lanes = lanes
-        self._known: Mapping[str, Lane] = {}
+        self._configs = configs
+        self._known: Mapping[str, QueueConfig] = {}
         self._opened: set[str] = set()
         self._publish, self._ready, self._wake = publish, ready, wake
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
-        self._pace, self._agenda = Pace(), Agenda()
+        self._pace, self._order = Pace(), CatchUpOrder()
         self._zone_rules = ZoneRules()
         self._catch_ups = CatchUps(pace=self._pace)
         self._parked_after = START
         buckets = shared_buckets()
         self._rates = Rates(buckets)
         self._window = dispatch_store.Window(
-            first=settings.queue_window_first,
-            lowest=settings.queue_window_lowest,
-            highest=settings.queue_window_highest,
+            initial=settings.queue_window_initial,
+            minimum=settings.queue_window_min,
+            maximum=settings.queue_window_max,
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._memory = dispatch_store.Memory()
@@ -96,7 +96,8 @@ class Cycle:
         self._busy = False
         self._result = dispatch_store.Dispatched()
         self._drift = Drift(
-            name=f"beat@{socket.gethostname()}:{os.getpid()}", let_through=lambda: buckets.counted_alone
+            name=f"beat@{socket.gethostname()}:{os.getpid()}",
+            rate_limit_bypassed=lambda: buckets.counted_alone,
         )
         housekeeper = Housekeeper(
             retention=timedelta(days=settings.history_days),
@@ -106,17 +107,17 @@ class Cycle:
         second = timedelta(seconds=1)
         lead = Step("lead", self._lead, budget=second, longest_rest=1.0)
         inherit = Step("inherit", self._inherit)
-        dispatching = Step("dispatch", self._dispatch, budget=LONGEST, longest_rest=1.0)
+        dispatching = Step("dispatch", self._dispatch, budget=MAX_STEP, longest_rest=1.0)
         firing = [
             Step("queues", self._open_queues, every=1.0, budget=second),
             Step("release", self._release, budget=second),
             Step("unpark", self._unpark, budget=second),
-            Step("materialize", self._materialize, budget=LONGEST),
+            Step("materialize", self._materialize, budget=MAX_STEP),
         ]
         catching_up = Step("catch-up", self._catch_up)
         upkeep = [
             Step("clock", self._measure),
-            Step("missed", self._end_missed, every=MISSED_EVERY_SECONDS, budget=LONGEST),
+            Step("missed", self._end_missed, every=MISSED_EVERY_SECONDS, budget=MAX_STEP),
             Step("reap leases", self._reap_leases, every=REAP_EVERY_SECONDS),
             Step("reap messages", self._reap_messages, every=REAP_EVERY_SECONDS),
             *housekeeper.steps,
@@ -125,7 +126,7 @@ class Cycle:
         self.steps = {step.name: step for step in (lead, dispatching, *self._before, *self._after)}
         groups = {"firing": [*firing, catching_up], "upkeep": [inherit, *upkeep]} if abreast else {}
         self._threads = [
-            Abreast(name, steps, reign=lambda: self.leader.reign) for name, steps in groups.items()
+            Abreast(name, steps, leadership=lambda: self.leader.leadership) for name, steps in groups.items()
         ]
         #: Whether the last turn was a leader's, and came to its end.
         self.leading = False
@@ -134,13 +135,13 @@ class Cycle:
         """Do one turn. Returns the seconds to sleep before the next; 0 when more work waits."""
         self.leading = False
         try:
-            db.bound(statements=LONGEST)
-            self.steps["lead"].turn(self.leader.reign)
-            reign = self.leader.reign
-            if reign is None:
+            db.bound(statements=MAX_STEP)
+            self.steps["lead"].turn(self.leader.leadership)
+            leadership = self.leader.leadership
+            if leadership is None:
                 self.steps["clock"].turn(None)
                 return self.leader.standby_seconds()
-            seconds = self._turn(reign)
+            seconds = self._turn(leadership)
             if self._leads_in_vain():
                 return self.leader.standby_seconds()
             self.leading = True
@@ -151,25 +152,25 @@ class Cycle:
             db.disconnect()
             return AWAY_SECONDS
 
-    def _turn(self, reign: Reign) -> float:
+    def _turn(self, leadership: Leadership) -> float:
         """Dispatch, with all else beside it, or around it where there are no threads."""
         for thread in self._threads:
             thread.poke()
         if not self._threads:
-            self._take_turns(self._before, reign)
+            self._take_turns(self._before, leadership)
         dispatching = self.steps["dispatch"]
-        done = dispatching.turn(reign)
+        done = dispatching.turn(leadership)
         self._busy = (done and dispatching.more) or self.steps["materialize"].more
         if not self._threads:
-            self._take_turns(self._after, reign)
+            self._take_turns(self._after, leadership)
         if not done:
             return dispatching.seconds_until_due()
         return self._seconds_to_sleep()
 
     @staticmethod
-    def _take_turns(steps: Sequence[Step], reign: Reign) -> None:
+    def _take_turns(steps: Sequence[Step], leadership: Leadership) -> None:
         for step in steps:
-            step.turn(reign)
+            step.turn(leadership)
 
     def _seconds_to_sleep(self) -> float:
         # Steps beside dispatch wake it.
@@ -195,37 +196,39 @@ class Cycle:
             self.leader.step_down()  # then it expires
         return True
 
-    def _lead(self, _: Reign | None) -> bool:
+    def _lead(self, _: Leadership | None) -> bool:
         self.leader.lead()
         return False
 
-    def _inherit(self, reign: Reign) -> bool:
+    def _inherit(self, leadership: Leadership) -> bool:
         seen = self.leader.inheritances
         if seen != self._inheritances:
             deadline = min(TAKEOVER_DEADLINE, self._settings.dispatch_deadline)
-            reap_messages(reign=reign, deadline=deadline, limit=REAP_BATCH)
+            reap_messages(leadership=leadership, deadline=deadline, limit=REAP_BATCH)
             self._inheritances = seen
         return False
 
-    def _open_queues(self, _: Reign) -> bool:
+    def _open_queues(self, _: Leadership) -> bool:
         """New ones are known before anything is dispatched into them."""
         # Dispatch, beside this step, has asked already.
-        lanes = self._known if self._threads else self._lanes()
-        dispatch_store.open_queues(lanes, self._window)
-        if lanes.keys() != self._opened:
-            self._opened = set(lanes)
+        configs = self._known if self._threads else self._configs()
+        dispatch_store.open_queues(configs, self._window)
+        if configs.keys() != self._opened:
+            self._opened = set(configs)
             self._wake()
         return False
 
-    def _dispatch(self, reign: Reign) -> bool:
+    def _dispatch(self, leadership: Leadership) -> bool:
         # Without a broker, what pull workers serve goes on.
-        self._known = lanes = self._lanes()
-        served = lanes if self._ready() else {name: lane for name, lane in lanes.items() if lane.pull}
+        self._known = configs = self._configs()
+        served = (
+            configs if self._ready() else {name: config for name, config in configs.items() if config.pull}
+        )
         limit = self._settings.dispatch_batch
         self._result = dispatch(
             memory=self._memory,
-            reign=reign,
-            lanes=served,
+            leadership=leadership,
+            configs=served,
             window=self._window,
             limit=limit,
             rates=self._rates,
@@ -233,19 +236,19 @@ class Cycle:
         )
         return self._result.count >= limit
 
-    def _end_missed(self, _: Reign) -> bool:
+    def _end_missed(self, _: Leadership) -> bool:
         """End missed firings as sets; dispatch noted of which jobs."""
         ended = self._memory.missed.end(limit=MISSED_BATCH)
         if ended:
             log.info("skip", reason="missed", triggers=len(ended))
         return len(ended) == MISSED_BATCH
 
-    def _release(self, _: Reign) -> bool:
+    def _release(self, _: Leadership) -> bool:
         released = dispatch_store.release(after=self._parked_after, limit=RELEASE_JOBS)
         self._parked_after = released.after or START
         return self._tell(released.shown)
 
-    def _unpark(self, _: Reign) -> bool:
+    def _unpark(self, _: Leadership) -> bool:
         return self._tell(dispatch_store.unpark(limit=self._settings.dispatch_batch))
 
     def _tell(self, shown: int) -> bool:
@@ -254,16 +257,16 @@ class Cycle:
             self._wake()
         return False
 
-    def _materialize(self, reign: Reign) -> bool:
+    def _materialize(self, leadership: Leadership) -> bool:
         limit = self._settings.materialize_batch
         taken = materialize(
-            reign=reign,
+            leadership=leadership,
             look_ahead=self._settings.look_ahead,
             limit=limit,
             pace=self._pace,
-            agenda=self._agenda,
+            order=self._order,
             tell=self._note,
-            zoned=self._zone_rules.settled(reign),
+            zoned=self._zone_rules.settled(leadership),
         )
         return taken == limit
 
@@ -274,23 +277,23 @@ class Cycle:
         if any(one.floor < now + longest_sleep for one in news):
             self._wake()
 
-    def _catch_up(self, reign: Reign) -> bool:
+    def _catch_up(self, leadership: Leadership) -> bool:
         # While on-time work fills whole batches, the past waits.
-        return not self._busy and self._catch_ups.step(reign=reign, budget=CATCH_UP_BUDGET)
+        return not self._busy and self._catch_ups.step(leadership=leadership, budget=CATCH_UP_BUDGET)
 
-    def _measure(self, _: Reign | None) -> bool:
+    def _measure(self, _: Leadership | None) -> bool:
         self._drift.measure_if_due()
         return False
 
-    def _reap_leases(self, reign: Reign) -> bool:
+    def _reap_leases(self, leadership: Leadership) -> bool:
         known, self._patient_since = self._patient_since, self.leader.inheritances
         if not self._patience.allows(now=database_now(), succeeds=known != self._patient_since):
             return False
-        return reap_leases(reign=reign, limit=REAP_BATCH) == REAP_BATCH
+        return reap_leases(leadership=leadership, limit=REAP_BATCH) == REAP_BATCH
 
-    def _reap_messages(self, reign: Reign) -> bool:
+    def _reap_messages(self, leadership: Leadership) -> bool:
         deadline = self._settings.dispatch_deadline
-        return reap_messages(reign=reign, deadline=deadline, limit=REAP_BATCH) == REAP_BATCH
+        return reap_messages(leadership=leadership, deadline=deadline, limit=REAP_BATCH) == REAP_BATCH
 
     def close(self) -> None:
         """Hand the lease over, if the database can be reached; otherwise it expires by itself."""

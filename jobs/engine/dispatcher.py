@@ -12,11 +12,11 @@ from itertools import groupby
 
 from jobs.core.states import CANCEL_REASONS
 from jobs.crash_points import crash_point
-from jobs.store import dispatch as store
+from jobs.store import dispatch as dispatch_store
 from jobs.store import execution
 from jobs.store.dispatch import Queued
-from jobs.store.execution import Grip
-from jobs.store.leases import Reign
+from jobs.store.execution import ClaimToken
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_pull_workers
 
@@ -31,7 +31,7 @@ SINGLE_MESSAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class QueueConfig:
     """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
     whether a worker runs those at once.
 
@@ -66,7 +66,7 @@ class Message:
     """One Celery message: a batch of one job type's triggers, each with its fence."""
 
     job_type: str
-    grips: tuple[Grip, ...]
+    tokens: tuple[ClaimToken, ...]
 
 
 class PublishError(Exception):
@@ -75,45 +75,47 @@ class PublishError(Exception):
 
 def dispatch(
     *,
-    memory: store.Memory,
-    reign: Reign,
-    lanes: Mapping[str, Lane],
-    window: store.Window,
+    memory: dispatch_store.Memory,
+    leadership: Leadership,
+    configs: Mapping[str, QueueConfig],
+    window: dispatch_store.Window,
     limit: int,
-    rates: store.Rates,
+    rates: dispatch_store.Rates,
     publish: Callable[[Sequence[Message]], None],
-) -> store.Dispatched:
+) -> dispatch_store.Dispatched:
     """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
-    result = store.dispatch(
+    result = dispatch_store.dispatch(
         memory=memory,
-        reign=reign,
-        caps={name: lane.max_in_flight for name, lane in lanes.items()},
+        leadership=leadership,
+        caps={name: config.max_in_flight for name, config in configs.items()},
         window=window,
         limit=limit,
         rates=rates,
-        is_barred=lambda tenant_id, job_type: job_type in lanes and lanes[job_type].bars(tenant_id),
+        is_barred=lambda tenant_id, job_type: job_type in configs and configs[job_type].bars(tenant_id),
     )
     for trigger_id, reason in result.ended.items():
         verb = "cancel" if reason in CANCEL_REASONS else "skip"
         log.info(verb, trigger_id=str(trigger_id), reason=reason)
     if result.queued:
-        _publish(result, lanes, publish)
+        _publish(result, configs, publish)
     return result
 
 
 def _publish(
-    result: store.Dispatched, lanes: Mapping[str, Lane], publish: Callable[[Sequence[Message]], None]
+    result: dispatch_store.Dispatched,
+    configs: Mapping[str, QueueConfig],
+    publish: Callable[[Sequence[Message]], None],
 ) -> None:
-    queued = [item for item in result.queued if lanes[item.job_type].publishes(item.tenant_id)]
+    queued = [item for item in result.queued if configs[item.job_type].publishes(item.tenant_id)]
     crash_point("dispatch.after_commit")
-    if any(lanes[item.job_type].is_asked_for(item.tenant_id) for item in result.queued):
+    if any(configs[item.job_type].is_asked_for(item.tenant_id) for item in result.queued):
         wake_pull_workers()
     try:
         if queued:
-            publish(messages(queued, lanes, depths=result.depths, full=result.full))
+            publish(messages(queued, configs, depths=result.depths, full=result.full))
         crash_point("dispatch.after_publish")
     except PublishError as error:
-        handed_back = execution.hand_back([Grip(item.id, item.fence) for item in queued])
+        handed_back = execution.hand_back([ClaimToken(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)
         return
     for item in result.queued if log.isEnabledFor(logging.DEBUG) else ():
@@ -121,7 +123,11 @@ def _publish(
 
 
 def messages(
-    queued: Sequence[Queued], lanes: Mapping[str, Lane], *, depths: Mapping[str, int], full: Container[str]
+    queued: Sequence[Queued],
+    configs: Mapping[str, QueueConfig],
+    *,
+    depths: Mapping[str, int],
+    full: Container[str],
 ) -> list[Message]:
     """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
 
@@ -136,25 +142,25 @@ def messages(
     found = []
     for job_type, group in groupby(by_type, key=lambda item: item.job_type):
         items = list(group)
-        lane = lanes[job_type]
-        size = lane.batch_size
-        if not (lane.at_once and job_type in full):
+        config = configs[job_type]
+        size = config.batch_size
+        if not (config.at_once and job_type in full):
             size = min(size, math.ceil((depths[job_type] / SINGLE_MESSAGES) ** 2))
-        found += [Message(job_type, tuple(pack)) for pack in _packs(items, size, at_once=lane.at_once)]
+        found += [Message(job_type, tuple(pack)) for pack in _packs(items, size, at_once=config.at_once)]
     return found
 
 
-def _packs(items: Sequence[Queued], size: int, *, at_once: bool) -> list[list[Grip]]:
+def _packs(items: Sequence[Queued], size: int, *, at_once: bool) -> list[list[ClaimToken]]:
     """Packs of up to ``size`` in the order in which their first ones were dispatched."""
-    packs: list[list[Grip]] = []
-    shared: list[Grip] = []
+    packs: list[list[ClaimToken]] = []
+    shared: list[ClaimToken] = []
     for item in items:
-        grip = Grip(item.id, item.fence)
+        token = ClaimToken(item.id, item.fence)
         if item.suspect or (item.at_most_once and not at_once):
-            packs.append([grip])
+            packs.append([token])
         elif 0 < len(shared) < size:
-            shared.append(grip)
+            shared.append(token)
         else:
-            shared = [grip]
+            shared = [token]
             packs.append(shared)
     return packs

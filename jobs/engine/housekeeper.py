@@ -14,7 +14,7 @@ from uuid import UUID
 from jobs.engine.notices import notify
 from jobs.engine.steps.step import Step
 from jobs.store import answers, events, history, operations, trail
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger
@@ -82,7 +82,7 @@ class Housekeeper:
         if self._busy() and now < self._completed_at + COMPLETE_AT_LAST_SECONDS:
             return False
         self._completed_at = now
-        last, completed = store.complete(after=self._after, limit=BATCH)
+        last, completed = jobs_store.complete(after=self._after, limit=BATCH)
         self._after = last or _START
         if completed:
             log.debug("complete", jobs=completed)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from jobs.store import leases
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -27,16 +27,16 @@ ABSTAIN_SECONDS = 15.0
 
 
 class Leader:
-    """Holds at most one reign. ``election`` off means: always lead, without a term.
+    """Holds at most one leadership. ``election`` off means: always lead, without a term.
 
-    ``inheritances`` goes up whenever a reign begins that another may have left with work half done.
+    ``inheritances`` goes up whenever a leadership begins that another may have left with work half done.
     """
 
     def __init__(self, *, lease: timedelta, election: bool = True) -> None:
         self._duration = lease
         self._election = election
         self._holder = ""
-        self._reign: Reign | None = None if election else Reign(self.holder(), None)
+        self._leadership: Leadership | None = None if election else Leadership(self.holder(), None)
         self._wait = self._third = lease.total_seconds() / 3
         self._renew_after = self._abstains_until = 0.0
         self._locked_since: float | None = None
@@ -47,32 +47,32 @@ class Leader:
         """A name no other process has, even after this one died and its pid was given away."""
         return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
 
-    def lead(self) -> Reign | None:
-        """The present reign, renewed or newly taken; None while another leads. Raises what the database raises.
+    def lead(self) -> Leadership | None:
+        """The present leadership, renewed or newly taken; None while another leads. Raises what the database raises.
 
         Renews at a third of the lease. The process clock only spaces the renewals; expiry is the database's to say.
         """
-        if not self._election or (self._reign and time.monotonic() < self._renew_after):
-            return self._reign
+        if not self._election or (self._leadership and time.monotonic() < self._renew_after):
+            return self._leadership
         self._holder = self._holder or self.holder()
-        reign, locked = self._renewed() or self._taken()
+        leadership, locked = self._renewed() or self._taken()
         if locked and self._locked_since is None:
             log.warning("lease locked")
         self._locked_since = (self._locked_since or time.monotonic()) if locked else None
         self._wait = min(LOCKED_SECONDS, self._third) if locked else self._third
         self._renew_after = time.monotonic() + self._wait
-        self._reign = reign
-        return reign
+        self._leadership = leadership
+        return leadership
 
     def step_down(self) -> None:
-        """Forget the reign, without a word to the database: it cannot be reached, or says we no longer lead."""
+        """Forget the leadership, without a word to the database: it cannot be reached, or says we no longer lead."""
         if self._election:
-            self._reign = None
+            self._leadership = None
 
     @property
-    def reign(self) -> Reign | None:
-        """The present reign as far as is known; its writes prove whether it still is."""
-        return self._reign
+    def leadership(self) -> Leadership | None:
+        """The present leadership as far as is known; its writes prove whether it still is."""
+        return self._leadership
 
     def give_up(self) -> None:
         """Leave the lease to others, as dispatch fails here; take it again soon only if no other beat does."""
@@ -84,27 +84,27 @@ class Leader:
 
     def hand_over(self) -> None:
         """Release the lease so that another beat starts at once. May be repeated."""
-        if self._election and self._reign is not None:
-            leases.release(self._reign)
-            log.info("hand over", term=self._reign.term)
+        if self._election and self._leadership is not None:
+            leases.release(self._leadership)
+            log.info("hand over", term=self._leadership.term)
             self.step_down()
 
     def standby_seconds(self) -> float:
         """How long a standby waits before it tries again: a third of the lease, less while the lease is locked."""
         return self._wait * random.uniform(0.7, 1.0)  # noqa: S311
 
-    def _renewed(self) -> tuple[Reign, bool] | None:
-        """The reign that goes on and whether its lease is locked; None: there is none, or it is over."""
-        if self._reign is None or self._reign.term is None:
+    def _renewed(self) -> tuple[Leadership, bool] | None:
+        """The leadership that goes on and whether its lease is locked; None: there is none, or it is over."""
+        if self._leadership is None or self._leadership.term is None:
             return None
-        locked = leases.renew(self._reign, duration=self._duration)
+        locked = leases.renew(self._leadership, duration=self._duration)
         if locked is None:
-            log.warning("deposed", term=self._reign.term)
+            log.warning("deposed", term=self._leadership.term)
             return None
-        return self._reign, locked
+        return self._leadership, locked
 
-    def _taken(self) -> tuple[Reign | None, bool]:
-        """A new reign, or None, and whether the lease is locked."""
+    def _taken(self) -> tuple[Leadership | None, bool]:
+        """A new leadership, or None, and whether the lease is locked."""
         abstains = time.monotonic() < self._abstains_until
         idle = self._duration / 2 if abstains else timedelta()
         taken = leases.take(holder=self._holder, duration=self._duration, idle=idle)
@@ -113,9 +113,9 @@ class Leader:
         if taken.term is not None:
             log.info("lead", term=taken.term, holder=self._holder)
             self.inheritances += taken.abandoned
-            return Reign(self._holder, taken.term), False
+            return Leadership(self._holder, taken.term), False
         if self._locked_since is None or self._locked_since > time.monotonic() - LOCKED_SECONDS:
             return None, True  # only just found locked: another beat may be taking it
-        if self._reign is None or self._reign.term is not None:
+        if self._leadership is None or self._leadership.term is not None:
             log.warning("lead without a term")
-        return Reign(self._holder, None), True
+        return Leadership(self._holder, None), True

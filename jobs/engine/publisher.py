@@ -90,7 +90,7 @@ class Publisher:
     def _send(self, message: Message) -> None:
         task = f"jobs.{message.job_type}"
         task_id = str(new_id())  # its time tells the admin where to look for its attempts
-        items = [(str(grip.id), grip.fence) for grip in message.grips]
+        items = [(str(token.id), token.fence) for token in message.tokens]
         assert self._producer is not None
         self._producer.publish(
             ((items,), {}, _EMBED),
@@ -111,7 +111,7 @@ class Publisher:
 
 def _words_of(message: Message) -> str:
     """The task's arguments as Flower shows them: the admin finds the trigger, and its job, by the id."""
-    count, first = len(message.grips), message.grips[0].id
+    count, first = len(message.tokens), message.tokens[0].id
     return f"{message.job_type}: " + (
         f"1 trigger, {first}" if count == 1 else f"{count} triggers, first {first}"
     )

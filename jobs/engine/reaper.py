@@ -1,6 +1,6 @@
 """Reap: recover what crashed workers and lost messages left behind (DESIGN §6.4, §7).
 
-An expired lease counts as a crash of the trigger's worker and is judged by the same rule as any failure. Only a trigger
+An expired lease counts as a crash of the trigger's worker and follows the same rule as any failure. Only a trigger
 that its worker had claimed alone is charged for the crash, since in a batch the cause is unknown; and a worker that was
 killed after it was told to stop did not crash. Each call is bounded and may be repeated; two reapers at once find the
 fence moved and do nothing.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from jobs.core.policies import is_charged
-from jobs.store import reap as store
-from jobs.store.leases import Reign
+from jobs.store import reap as reap_store
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -58,13 +58,13 @@ class Patience:
         return f"the database's clock went {step:.0f} s ahead" if leap else ""
 
 
-def reap_leases(*, reign: Reign, limit: int) -> int:
+def reap_leases(*, leadership: Leadership, limit: int) -> int:
     """Reap up to ``limit`` running triggers whose leases expired. Returns how many were reaped."""
-    verdicts = [
-        store.verdict_on(row, charged=is_charged(companions=row.companions, stopping=row.stopping))
-        for row in store.expired_leases(limit=limit)
+    recoveries = [
+        reap_store.recovery_of(row, charged=is_charged(claimed_with=row.claimed_with, stopping=row.stopping))
+        for row in reap_store.expired_leases(limit=limit)
     ]
-    reaped = store.reap_running(verdicts, reign=reign)
+    reaped = reap_store.reap_running(recoveries, leadership=leadership)
     for row in reaped:
         log.warning(
             "reap",
@@ -77,9 +77,9 @@ def reap_leases(*, reign: Reign, limit: int) -> int:
     return len(reaped)
 
 
-def reap_messages(*, reign: Reign, deadline: timedelta, limit: int) -> int:
+def reap_messages(*, leadership: Leadership, deadline: timedelta, limit: int) -> int:
     """Take back up to ``limit`` triggers whose messages were not claimed by ``deadline``. Returns how many."""
-    lost = store.reap_queued(reign=reign, deadline=deadline, limit=limit)
+    lost = reap_store.reap_queued(leadership=leadership, deadline=deadline, limit=limit)
     for row in lost:
         log.warning("reap", trigger_id=str(row.id), state="pending", cause="message never claimed")
     return len(lost)

@@ -15,7 +15,7 @@ class Gate:
     """
 
     name: str
-    open: bool
+    passed: bool
     detail: str
     opens_at: datetime | None = None
     limit: float | None = None

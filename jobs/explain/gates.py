@@ -1,6 +1,6 @@
 """The gates that hold for all triggers alike: time, job, tenant, leader, caps, rates and the queue's window.
 
-Each function judges one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch. Where these
+Each function decides one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch. Where these
 are of all tenants together it says whether there is room, and counts the tenant's own alone: the load of others is
 theirs.
 """
@@ -128,16 +128,16 @@ def type_cap(fact: Any) -> Gate:
         return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.own_in_flight)
     own, limit = fact.own_in_flight, kind.max_in_flight
     has_room = fact.type_in_flight < limit
-    standing = "has room" if has_room else "is full"
-    detail = f"Job type {kind.name} {standing}: {limit:,} at most in flight, {own:,} of yours are."
+    room = "has room" if has_room else "is full"
+    detail = f"Job type {kind.name} {room}: {limit:,} at most in flight, {own:,} of yours are."
     return Gate("type_cap", has_room, detail, limit=limit, used=own)
 
 
 def queue_window(fact: Any) -> Gate:
-    window = fact.queue_window or engine_settings().queue_window_first
+    window = fact.queue_window or engine_settings().queue_window_initial
     own, has_room = fact.own_queued, fact.type_queued < window
-    standing = "has room" if has_room else "is full until its workers have taken some"
-    detail = f"Queue jobs.{shown_name(fact.job_type)} {standing}; {own:,} of yours wait there."
+    room = "has room" if has_room else "is full until its workers have taken some"
+    detail = f"Queue jobs.{shown_name(fact.job_type)} {room}; {own:,} of yours wait there."
     return Gate("queue_window", has_room, detail, used=own)
 
 

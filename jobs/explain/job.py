@@ -12,7 +12,7 @@ from jobs.explain.gates import Available
 from jobs.explain.trigger import Explanation, explain_trigger
 from jobs.models import CatchUp, Job
 from jobs.shapes.explain import JobExplanationShape
-from jobs.store.insight import explain as store
+from jobs.store.insight import explain as explain_store
 from tenants.clock import database_now
 from tenants.models import Tenant
 
@@ -63,7 +63,7 @@ class JobExplanation:
 def explain_job(*, tenant: Tenant, job_id: UUID | str, available: Available | None = None) -> JobExplanation:
     """Explain a living job. A constant number of statements. Raises ``NotFound``."""
     job = find_job(tenant=tenant, job_id=job_id)
-    facts = store.job_facts(job_id=job.id, tenant_id=tenant.id)
+    facts = explain_store.job_facts(job_id=job.id, tenant_id=tenant.id)
     oldest = None
     if facts.oldest_waiting is not None:
         oldest = explain_trigger(tenant=tenant, trigger_id=facts.oldest_waiting, available=available)

@@ -1,6 +1,6 @@
-"""Why a trigger waits: every gate between it and running, each open or shut.
+"""Why a trigger waits: every gate between it and running, each passed or blocking.
 
-From one read of the figures; where the policies decide, dispatch's own judgement is asked (``store.judgement``).
+From one read of the figures; where the policies decide, dispatch's own decision is asked (``dispatch_decision``).
 """
 
 from collections.abc import Callable
@@ -13,57 +13,57 @@ from uuid import UUID
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import NotFound
 from jobs.core.states import ENDED, TriggerState
-from jobs.explain import gates, progress, siblings
+from jobs.explain import gates, overlap, progress
 from jobs.explain.gate import Gate, counted, moment
 from jobs.explain.gates import Available
 from jobs.limits import shared_buckets
 from jobs.shapes.explain import TriggerExplanation
-from jobs.store.insight import explain as store
+from jobs.store.insight import explain as explain_store
 from tenants.models import Tenant
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The facts by which gates are judged. ``judgement`` is read when a gate first asks for it."""
+    """The facts by which gates are decided. ``dispatch_decision`` is read when a gate first asks for it."""
 
     fact: Any
     available: Available
 
     @cached_property
-    def judgement(self) -> store.Judgement:
-        found = store.judgement(trigger_id=self.fact.id, tenant_id=self.fact.tenant_id)
+    def dispatch_decision(self) -> explain_store.DispatchDecision:
+        found = explain_store.dispatch_decision(trigger_id=self.fact.id, tenant_id=self.fact.tenant_id)
         if found is None:  # it was purged since its facts were read
             raise _no_such_trigger()
         return found
 
 
-_Judge = Callable[[_Asked], Gate]
+_Decide = Callable[[_Asked], Gate]
 
 
-def _alone(judge: Callable[[Any], Gate]) -> _Judge:
-    return lambda asked: judge(asked.fact)
+def _alone(decide: Callable[[Any], Gate]) -> _Decide:
+    return lambda asked: decide(asked.fact)
 
 
-def _by_rate(judge: Callable[[Any, Available], Gate]) -> _Judge:
-    return lambda asked: judge(asked.fact, asked.available)
+def _by_rate(decide: Callable[[Any, Available], Gate]) -> _Decide:
+    return lambda asked: decide(asked.fact, asked.available)
 
 
-def _by_dispatch(judge: Callable[[Any, store.Judgement], Gate]) -> _Judge:
-    return lambda asked: judge(asked.fact, asked.judgement)
+def _by_dispatch(decide: Callable[[Any, explain_store.DispatchDecision], Gate]) -> _Decide:
+    return lambda asked: decide(asked.fact, asked.dispatch_decision)
 
 
 #: In the order in which a trigger meets them.
-GATES: dict[str, _Judge] = {
+GATES: dict[str, _Decide] = {
     "due": _alone(gates.due),
-    "misfire": _by_dispatch(siblings.misfire),
+    "misfire": _by_dispatch(overlap.misfire),
     "job": _alone(gates.job),
     "tenant": _alone(gates.tenant),
     "leader": _alone(gates.leader),
     "tenant_cap": _alone(gates.tenant_cap),
     "tenant_rate": _by_rate(gates.tenant_rate),
     "target_rate": _by_rate(gates.target_rate),
-    "overlap": _by_dispatch(siblings.overlap),
-    "concurrency_key": _by_dispatch(siblings.concurrency_key),
+    "overlap": _by_dispatch(overlap.overlap),
+    "concurrency_key": _by_dispatch(overlap.concurrency_key),
     "type_cap": _alone(gates.type_cap),
     "queue_window": _alone(gates.queue_window),
     "broker": _alone(progress.broker),
@@ -76,7 +76,7 @@ _COUNTS = {
     TriggerState.QUEUED: {"job", "tenant", "broker", "worker", "running", "back_off"},
     TriggerState.RUNNING: {"running", "back_off"},
 }
-#: With every gate open, the leader takes a trigger within a turn; longer than this, something else is amiss.
+#: With every gate passed, the leader takes a trigger within a turn; longer than this, something else is amiss.
 _LONG = timedelta(seconds=10)
 
 
@@ -88,8 +88,8 @@ class Explanation:
     gates: tuple[Gate, ...]
 
     @property
-    def shut(self) -> list[Gate]:
-        return [gate for gate in self.gates if not gate.open]
+    def blocking(self) -> list[Gate]:
+        return [gate for gate in self.gates if not gate.passed]
 
     @property
     def ended(self) -> bool:
@@ -100,10 +100,14 @@ class Explanation:
         """The answer in a sentence or two."""
         if self.ended:
             return progress.ending(self.fact)
-        if self.shut:
-            return " ".join(gate.detail for gate in self.shut)
+        if self.blocking:
+            return " ".join(gate.detail for gate in self.blocking)
         before = self.fact.ahead
-        turn = f", after {counted(before, 'trigger', most=store.MAX_AHEAD)} due before it" if before else ""
+        turn = (
+            f", after {counted(before, 'trigger', most=explain_store.MAX_AHEAD)} due before it"
+            if before
+            else ""
+        )
         late = (
             " It should have by now: see whether /readyz names the broker as away." if self._overdue else ""
         )
@@ -118,7 +122,7 @@ class Explanation:
         return TriggerExplanation.of(
             self.fact,
             summary=self.summary,
-            shut=[gate.name for gate in self.shut],
+            blocking=[gate.name for gate in self.blocking],
             ahead=0 if self.ended else self.fact.ahead,
             gates=self.gates,
         )
@@ -131,20 +135,20 @@ def explain_trigger(
 
     ``available`` answers for the rate limits in place of Redis. Raises ``NotFound``.
     """
-    fact = store.trigger_facts(trigger_id=parse_id(trigger_id, "trigger"), tenant_id=tenant.id)
+    fact = explain_store.trigger_facts(trigger_id=parse_id(trigger_id, "trigger"), tenant_id=tenant.id)
     if fact is None:
         raise _no_such_trigger()
     if fact.state in ENDED:
         return Explanation(fact, ())
     asked = _Asked(fact, available or shared_buckets().available)
-    return Explanation(fact, tuple(_judge(name, asked) for name in GATES))
+    return Explanation(fact, tuple(_gate(name, asked) for name in GATES))
 
 
 def _no_such_trigger() -> NotFound:
     return NotFound("There is no such trigger.")
 
 
-def _judge(name: str, asked: _Asked) -> Gate:
+def _gate(name: str, asked: _Asked) -> Gate:
     fact = asked.fact
     if name in _COUNTS.get(TriggerState(fact.state), GATES):
         return GATES[name](asked)

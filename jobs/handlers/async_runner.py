@@ -25,7 +25,7 @@ from jobs.handlers.execution import GRACE_SECONDS
 from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
 from jobs.handlers.shares import look_ups
-from jobs.handlers.shares.places import MAX_AT_WORK, MAX_WAITING, Places, Standing
+from jobs.handlers.shares.places import MAX_AT_WORK, MAX_WAITING, Places, PlaceUsage
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -108,9 +108,9 @@ class AsyncRunner:
         batch.result()
         return True
 
-    def standing(self) -> Standing:
+    def usage(self) -> PlaceUsage:
         """Of which tenants calls wait for a place in this process. From any thread."""
-        return self._places.standing() if self._pid == os.getpid() else Standing()
+        return self._places.usage() if self._pid == os.getpid() else PlaceUsage()
 
     def failed(self) -> bool:
         """Whether the loop has ended by an error, as after a handler closed its descriptors: no call of it will end."""

@@ -2,7 +2,7 @@
 
 Keeps true: a handler that raises, exits, hangs or returns nonsense costs its own trigger only. In the main
 thread of a process (Celery's prefork children) a timer interrupts Python code that overstays its timeout, and
-``interrupt`` does so before that. What no signal can stop is left to the engine's lease keeper, which ends the
+``interrupt`` does so before that. What no signal can stop is left to the engine's lease renewer, which ends the
 process: code stuck inside a C call, and any handler run outside the main thread, where signals are not delivered.
 """
 

@@ -24,10 +24,10 @@ _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}\}")
 _NO_BRACKETS = str.maketrans("", "", "[]")
 _MEANT = re.compile(r"\{\{?\s*secret\b", re.IGNORECASE)
 #: A text at least this long may have been cut in the middle of a value, of which pieces shorter than that may stay.
-_CUT_BYTES, _SHORTEST_PIECE = 1900, 4
+_CUT_BYTES, _MIN_PIECE = 1900, 4
 #: Anywhere else so much of a form counts as a piece of it. Of a form that is shorter only the whole is hidden.
 PIECE = 10
-_SHORTEST_FORM = 6
+_MIN_FORM = 6
 _ESCAPE = re.compile("%[0-9A-F]{2}")
 _URLSAFE, _STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
 
@@ -130,7 +130,7 @@ class Forms:
     def _without_ends(self, text: str) -> str:
         """A text so long may have been cut in the middle of a value: also of what is shorter than a piece."""
         for form, name in self._whole:
-            for length in range(min(PIECE, len(form) - 1, len(text)), _SHORTEST_PIECE - 1, -1):
+            for length in range(min(PIECE, len(form) - 1, len(text)), _MIN_PIECE - 1, -1):
                 if text.endswith(form[:length]):
                     text = text[:-length] + name
                 if text.startswith(form[-length:]):
@@ -153,7 +153,7 @@ def forms_of(value: str) -> set[str]:
     decoded = {value, unquote(value), unquote_plus(value), *_from_base64(value)}
     forms = decoded | {form for text in decoded for form in _encoded(text)}
     # A value as short as a word would be found everywhere.
-    return {form for form in forms if len(form) >= _SHORTEST_FORM}
+    return {form for form in forms if len(form) >= _MIN_FORM}
 
 
 def _encoded(text: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ What holds, for a bucket of so many a second and so many at once:
 from jobs.limits.buckets import Account, Bucket, target_bucket, tenant_bucket
 from jobs.limits.exchange import DEBT_SECONDS
 from jobs.limits.rates import Admission, Rated, Rates
-from jobs.limits.shared import ALONE, BUDGET_SECONDS, Buckets, Standing, counted_together, shared_buckets
+from jobs.limits.shared import ALONE, BUDGET_SECONDS, Buckets, RateStatus, counted_together, shared_buckets
 
 __all__ = [
     "ALONE",
@@ -27,9 +27,9 @@ __all__ = [
     "Admission",
     "Bucket",
     "Buckets",
+    "RateStatus",
     "Rated",
     "Rates",
-    "Standing",
     "counted_together",
     "shared_buckets",
     "target_bucket",

@@ -34,8 +34,8 @@ ALONE = (
 )
 
 
-class Standing(NamedTuple):
-    """How a bucket stands after some were taken: ``remaining`` at once, and full after ``reset_after_seconds``."""
+class RateStatus(NamedTuple):
+    """What a bucket has left after some were taken: ``remaining`` at once, and full after ``reset_after_seconds``."""
 
     granted: int
     remaining: int
@@ -52,7 +52,7 @@ class Buckets:
 
     def __init__(self, *, url: str) -> None:
         self._wire = Wire(url)
-        self._bell = threading.Condition()
+        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._accounts: dict[str, Account] = {}
         self._dirty: dict[Account, None] = {}
@@ -76,31 +76,31 @@ class Buckets:
 
     def available(self, bucket: Bucket) -> int | None:
         """How many tokens there are; None while Redis cannot be asked."""
-        with self._bell:
+        with self._changed:
             account = self._account(bucket)
         answered = self._ask({account: 0}).answered
-        with self._bell:
+        with self._changed:
             return account.room(time.monotonic()) if answered else None
 
-    def take(self, bucket: Bucket, wanted: int = 1) -> Standing:
+    def take(self, bucket: Bucket, wanted: int = 1) -> RateStatus:
         """Take up to ``wanted`` tokens."""
-        with self._bell:
+        with self._changed:
             account = self._account(bucket)
         request = self._ask({account: wanted})
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             granted = request.held[account] if request.answered else min(wanted, account.room(now))
             self._spend(account, granted, now)
-            self._ring()
+            self._notify()
             wait = account.next_at(now) - now
-            return Standing(granted, account.room(now), max(0.0, account.full_at - now), wait)
+            return RateStatus(granted, account.room(now), max(0.0, account.full_at - now), wait)
 
     def hold(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
         """Hold all tokens of each bucket, so that no other process spends them. Returns how many may be spent.
 
         ``spend`` ends it. While Redis is slow nothing is held: the figures are those of this process alone.
         """
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             accounts = [self._account(bucket) for bucket in buckets]
             wanted = {
@@ -111,7 +111,7 @@ class Buckets:
             for account in wanted:
                 account.asked_at = now
         held = self._ask(wanted).held
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             return {
                 account.bucket: held[account] if account in held else account.room(now)
@@ -120,7 +120,7 @@ class Buckets:
 
     def spend(self, counts: Mapping[Bucket, int], *, held: Iterable[Bucket] = ()) -> None:
         """Spend so many tokens of each, and give back what is left of those ``held``. Never waits."""
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             for bucket, count in counts.items():
                 self._spend(self._account(bucket), count, now)
@@ -128,19 +128,19 @@ class Buckets:
                 account = self._account(bucket)
                 account.give_back(account.held, now)
                 self._note(account)
-            self._ring()
+            self._notify()
 
     def admit(self, bucket: Bucket, wanted: int) -> tuple[int, list[float]]:
         """Spend up to ``wanted`` tokens by the account alone. Returns how many, and the others' turns in seconds.
 
         Never waits. What another process spent since the last exchange is not seen, and is saved afterwards.
         """
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             account = self._account(bucket)
             granted = min(wanted, account.room(now))
             self._spend(account, granted, now)
-            self._ring()
+            self._notify()
             if granted == wanted:
                 return granted, []
             first = max(account.next_at(now), account.spoken_for)
@@ -172,33 +172,33 @@ class Buckets:
         request = Request(wanted)
         if not wanted:
             return request
-        with self._bell:
+        with self._changed:
             slow = self.slow
             if slow:
                 self._dirty |= dict.fromkeys(wanted)
             else:
                 self._requests.append(request)
-            self._ring()
+            self._notify()
         if not slow:
             request.done.wait(BUDGET_SECONDS)
-        with self._bell:
+        with self._changed:
             request.abandoned = not request.answered
         return request
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         if not self._requests and not self._dirty:
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rate limits", daemon=True)
             self._thread.start()
-        self._bell.notify()
+        self._changed.notify()
 
     def _run(self) -> None:
         """Exchange whenever there is something to say, until there has been nothing for a while."""
         while True:
-            with self._bell:
+            with self._changed:
                 while not self._requests and not self._dirty:
-                    if not self._bell.wait(IDLE_SECONDS) and not self._requests and not self._dirty:
+                    if not self._changed.wait(IDLE_SECONDS) and not self._requests and not self._dirty:
                         self._thread = None
                         return
                 requests, self._requests = self._requests, []
@@ -233,7 +233,7 @@ class Buckets:
             # A defect. Without the thread all would count alone from now on, unnoticed.
             log.exception("rate limits broken")
             failure = error
-        with self._bell:
+        with self._changed:
             now = time.monotonic()
             self._last_seconds, self._began_at = now - (self._began_at or now), None
             self._tell(failure, now)
@@ -245,12 +245,12 @@ class Buckets:
                 self._note(line.account)
             for request in requests:
                 request.answered = not failure and not request.abandoned
-        self._warn_of_strangers(
+        self._warn_of_tampering(
             [line for line, answer in zip(lines, answers, strict=False) if answer.strange]
         )
         return failure is None
 
-    def _warn_of_strangers(self, lines: Sequence[Line]) -> None:
+    def _warn_of_tampering(self, lines: Sequence[Line]) -> None:
         """Nobody but us has reason to write there. Each such bucket counted as empty; the others are none the worse."""
         if lines:
             self.tampered += len(lines)

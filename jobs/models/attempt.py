@@ -34,7 +34,7 @@ class Attempt(models.Model):
     http_status = models.PositiveSmallIntegerField(null=True, blank=True)
     response_excerpt = models.TextField(blank=True)
     #: How many other triggers its worker claimed with it, and so had in hand at first.
-    companions = models.PositiveIntegerField(default=0, db_default=0)
+    claimed_with = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         managed = False

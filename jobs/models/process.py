@@ -10,7 +10,7 @@ from jobs.models.fields import times_in_range
 
 
 class Lease(models.Model):
-    """``holder`` leads until ``expires_at`` by the database's clock; ``term`` grows with every reign."""
+    """``holder`` leads until ``expires_at`` by the database's clock; ``term`` grows with every leadership."""
 
     name = models.CharField(max_length=64, primary_key=True)
     holder = models.CharField(max_length=200)
@@ -66,7 +66,7 @@ class Worker(models.Model):
 
 class Clock(models.Model):
     """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
-    ``within_seconds``. Of a beat ``let_through`` counts firings that it rated alone, as Redis was away.
+    ``within_seconds``. Of a beat ``rate_limit_bypassed`` counts firings that it rated alone, as Redis was away.
 
     For people: no process clock decides anything.
     """
@@ -74,7 +74,7 @@ class Clock(models.Model):
     name = models.CharField(max_length=200, primary_key=True)
     offset_seconds = models.FloatField()
     within_seconds = models.FloatField()
-    let_through = models.BigIntegerField(default=0, db_default=0)
+    rate_limit_bypassed = models.BigIntegerField(default=0, db_default=0)
     measured_at = models.DateTimeField()
 
     class Meta:

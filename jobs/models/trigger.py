@@ -110,13 +110,13 @@ class Trigger(models.Model):
                 condition=Q(phase="in_flight"),
                 name="trigger_in_flight",
             ),
-            # store/sql/dispatch.sql: standings, skip_missed; jobs.actions — everything unfinished of one job, by time.
+            # store/sql/dispatch.sql: facts, skip_missed; jobs.actions — everything unfinished of one job, by time.
             models.Index(
                 fields=("job", "phase", "scheduled_for"),
                 condition=Q(phase__in=("pending", "retrying", "in_flight")),
                 name="trigger_unfinished_of_job",
             ),
-            # store/sql/dispatch.sql: standings; store/sql/parking.sql: release — what a concurrency key has in flight.
+            # store/sql/dispatch.sql: facts; store/sql/parking.sql: release — what a concurrency key has in flight.
             models.Index(
                 fields=("tenant", "concurrency_key"),
                 condition=Q(phase="in_flight") & ~Q(concurrency_key=""),

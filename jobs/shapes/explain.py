@@ -23,7 +23,7 @@ _Gate = Literal[GATE_NAMES]  # type: ignore[valid-type]
 
 class TriggerGate(Shown):
     gate: _Gate = Field(validation_alias="name")
-    open: bool
+    passed: bool
     detail: str
     """A sentence, with the figures."""
     opens_at: datetime | None
@@ -46,8 +46,8 @@ class TriggerExplanation(Shown):
     """The moment all of this was true."""
     summary: str
     """The answer in a sentence or two."""
-    shut: list[_Gate]
-    """The gates that are shut, in order."""
+    blocking: list[_Gate]
+    """The gates it has not passed, in order."""
     ahead: int
     """Triggers of the same job type and priority that are due before it; counted to 1,000."""
     gates: list[TriggerGate]
@@ -133,7 +133,7 @@ class RecentShape(Shown):
     """Of all tenants' starts; null when there were none."""
     wait_seconds: Waits | None
     """From falling due to the first start, of your latest firings within 5 minutes."""
-    waits_of: int
+    sample_size: int
     """How many firings that tells of."""
 
 

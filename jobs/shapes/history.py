@@ -75,7 +75,7 @@ class AttemptShape(Shown):
     traceback: str
     http_status: int | None
     response_excerpt: str
-    companions: int
+    claimed_with: int
 
 
 class ExtentShape(Shown):

@@ -11,7 +11,7 @@ from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.states import JobStatus
 from jobs.handlers.registry import NAME
 from jobs.shapes.base import Shape, Shown, changes_of
-from jobs.shapes.labels import MOST, WORD, read_labels
+from jobs.shapes.labels import MAX_LABELS, WORD, read_labels
 from jobs.shapes.notify import Notify
 from jobs.shapes.retry import Retry, RetryChanges
 from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape
@@ -42,7 +42,7 @@ class Definition(Shape):
     name: Annotated[str, Line(MAX_NAME)] | None = Field(default=None, validate_default=True)
     """Optional for once and immediate; unique among your jobs."""
     labels: Annotated[
-        dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MOST})
+        dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MAX_LABELS})
     ] = {}
     """Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them."""
     job_type: _JobType
@@ -113,7 +113,7 @@ Changes = changes_of(
     doc="Any part of a definition (JSON merge patch).",
     labels=Annotated[
         dict[str, _Word | None],
-        Field(description="Null takes a label away.", json_schema_extra={"maxProperties": MOST}),
+        Field(description="Null takes a label away.", json_schema_extra={"maxProperties": MAX_LABELS}),
     ],
     schedule=ScheduleChanges,
     retry_policy=RetryChanges,

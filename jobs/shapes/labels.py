@@ -9,23 +9,23 @@ from typing import Any
 
 from jobs.core.errors import InvalidInput
 
-MOST = 32
+MAX_LABELS = 32
 WORD = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,62}"
 SELECTOR = f"^{WORD}={WORD}(,{WORD}={WORD})*$"
 _RULE = "1 to 63 ASCII letters, digits, _ . / and -, beginning with a letter or digit"
-_LONGEST_SHOWN = 40
+_MAX_SHOWN = 40
 
 
 def read_labels(given: Any) -> dict[str, str]:
     """Check a ``labels`` object. Raises ``InvalidInput`` by key."""
     if not isinstance(given, Mapping):
         raise InvalidInput({"": 'Must be an object such as {"env": "prod", "team": "billing"}.'})
-    if len(given) > MOST:
-        raise InvalidInput({"": f"Has {len(given)} labels; at most {MOST} are allowed."})
+    if len(given) > MAX_LABELS:
+        raise InvalidInput({"": f"Has {len(given)} labels; at most {MAX_LABELS} are allowed."})
     errors = {}
     for key, value in given.items():
         if not re.fullmatch(WORD, key):
-            errors[ascii(key).strip("'")[:_LONGEST_SHOWN]] = f"A label's key must be {_RULE}."
+            errors[ascii(key).strip("'")[:_MAX_SHOWN]] = f"A label's key must be {_RULE}."
         elif not isinstance(value, str) or not re.fullmatch(WORD, value):
             errors[key] = f"A label's value must be a text: {_RULE}."
     if errors:

@@ -15,7 +15,7 @@ from jobs.handlers.outcome import Outcome, storable_text
 from jobs.handlers.registry import NAME
 from jobs.shapes.base import OneOf, Shape, Shown
 from jobs.shapes.terms import Between, Line, Says, Seconds, ShownType, Text
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 
 #: What a tenant may call a type of its own.
 PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{MAX_NAME_LENGTH - 1}}}$"
@@ -96,8 +96,8 @@ class _Held(_Sent):
     fence: Annotated[int, Between(0, 2**31 - 1)]
 
     @property
-    def grip(self) -> Grip:
-        return Grip(self.trigger_id, self.fence)
+    def token(self) -> ClaimToken:
+        return ClaimToken(self.trigger_id, self.fence)
 
 
 class Progress(_Sent):

@@ -24,7 +24,7 @@ _SQL = db.queries("execution")
 _STATES = {state.value: state for state in TriggerState}
 
 
-class Grip(NamedTuple):
+class ClaimToken(NamedTuple):
     """A trigger in a worker's hand, under one fence."""
 
     id: UUID
@@ -36,7 +36,7 @@ class Finish(NamedTuple):
     ``watched``: somebody wants an event of it, whatever it is.
     """
 
-    grip: Grip
+    token: ClaimToken
     attempt_id: UUID
     attempt_started_at: datetime
     state: TriggerState
@@ -84,14 +84,14 @@ NOT_CROWDED = Crowding()
 
 
 class Claimed(list[Any]):
-    """One row an attempt. ``dropped``: how many grips are of triggers unknown, or that moved on under another fence."""
+    """One row an attempt. ``dropped``: how many tokens name an unknown trigger, or an earlier fence."""
 
     dropped = 0
 
 
 def claim(
     *,
-    grips: Sequence[Grip],
+    tokens: Sequence[ClaimToken],
     job_types: Sequence[str],
     worker: str,
     celery_task_id: str,
@@ -104,15 +104,15 @@ def claim(
     ``job_types``: what the message is for; a trigger of another type is as stale. A row that is ``switched_off`` is of
     a type that its tenant may not use any more.
 
-    ``attempt_ids``: one for each of ``grips``, for a claim that may be repeated. Repeated with the same ids it also
+    ``attempt_ids``: one for each of ``tokens``, for a claim that may be repeated. Repeated with the same ids it also
     returns what it took the time before, when its answer was lost. ``crowding``: whose triggers not to take.
 
     One statement when all are claimed; one or two more adopt or hand back the others.
     """
-    ids = list(attempt_ids or new_ids(len(grips)))
+    ids = list(attempt_ids or new_ids(len(tokens)))
     claimed = Claimed(
         _SQL["claim"](
-            **_columns(grips),
+            **_columns(tokens),
             job_types=list(job_types),
             attempt_ids=ids,
             worker=worker,
@@ -121,23 +121,25 @@ def claim(
             **crowding.columns(),
         )
     )
-    if attempt_ids and (left := _left_of(grips, claimed)):
-        starting = dict(zip(grips, ids, strict=True))
-        claimed += _SQL["adopt"](**_columns(left), attempt_ids=[starting[grip] for grip in left], lease=lease)
-    if left := _left_of(grips, claimed):
+    if attempt_ids and (left := _left_of(tokens, claimed)):
+        starting = dict(zip(tokens, ids, strict=True))
+        claimed += _SQL["adopt"](
+            **_columns(left), attempt_ids=[starting[token] for token in left], lease=lease
+        )
+    if left := _left_of(tokens, claimed):
         claimed.dropped = len(left) - hand_back(left, crowding, job_types=job_types)
     return claimed
 
 
-def _left_of(grips: Sequence[Grip], claimed: Claimed) -> list[Grip]:
-    if len(claimed) == len(grips):
+def _left_of(tokens: Sequence[ClaimToken], claimed: Claimed) -> list[ClaimToken]:
+    if len(claimed) == len(tokens):
         return []
     ours = {row.id for row in claimed}
-    return [grip for grip in grips if grip.id not in ours]
+    return [token for token in tokens if token.id not in ours]
 
 
-def _columns(grips: Sequence[Grip]) -> dict[str, list[Any]]:
-    return {"ids": [grip.id for grip in grips], "fences": [grip.fence for grip in grips]}
+def _columns(tokens: Sequence[ClaimToken]) -> dict[str, list[Any]]:
+    return {"ids": [token.id for token in tokens], "fences": [token.fence for token in tokens]}
 
 
 def retry_policy_of(row: Any) -> RetryPolicy:
@@ -153,33 +155,33 @@ def retry_policy_of(row: Any) -> RetryPolicy:
 
 
 def hand_back(
-    grips: Sequence[Grip], crowding: Crowding = NOT_CROWDED, *, job_types: Sequence[str] | None = None
+    tokens: Sequence[ClaimToken], crowding: Crowding = NOT_CROWDED, *, job_types: Sequence[str] | None = None
 ) -> int:
     """Return triggers still queued under these fences (and of these types) to ``pending``; those that ``crowding``
     tells of, for a later time. Returns how many.
     """
     types = None if job_types is None else list(job_types)
     waits = crowding.columns() | {"wait": crowding.wait}
-    return len(_SQL["hand_back"](**_columns(grips), **waits, job_types=types))
+    return len(_SQL["hand_back"](**_columns(tokens), **waits, job_types=types))
 
 
-def renew(*, grips: Sequence[Grip], lease: timedelta) -> dict[UUID, bool]:
-    """Prolong the leases of ``grips``. Returns id -> cancel requested; an id left out is no longer ours."""
-    rows = _SQL["renew"](**_columns(grips), lease=lease)
+def renew(*, tokens: Sequence[ClaimToken], lease: timedelta) -> dict[UUID, bool]:
+    """Prolong the leases of ``tokens``. Returns id -> cancel requested; an id left out is no longer ours."""
+    rows = _SQL["renew"](**_columns(tokens), lease=lease)
     return {row.id: row.cancel_requested for row in rows}
 
 
-def note_stopping(grips: Sequence[Grip]) -> None:
-    """Note that the worker of ``grips`` was told to stop, so that being killed for it is no crash of theirs."""
-    _SQL["note_stopping"](**_columns(grips))
+def note_stopping(tokens: Sequence[ClaimToken]) -> None:
+    """Note that the worker of ``tokens`` was told to stop, so that being killed for it is no crash of theirs."""
+    _SQL["note_stopping"](**_columns(tokens))
 
 
-def note_progress(*, grip: Grip, progress: object = None, checkpoint: object = None) -> bool:
+def note_progress(*, token: ClaimToken, progress: object = None, checkpoint: object = None) -> bool:
     """Keep progress or a checkpoint of a running trigger. False: it is no longer ours."""
     return bool(
         _SQL["note_progress"](
-            id=grip.id,
-            fence=grip.fence,
+            id=token.id,
+            fence=token.fence,
             progress=_json_or_null(progress),
             checkpoint=_json_or_null(checkpoint),
         )
@@ -193,7 +195,7 @@ def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
     """
     if not finishes:
         return {}
-    told = {f.grip.id: f.watched for f in finishes if f.told}
+    told = {f.token.id: f.watched for f in finishes if f.told}
     if not told:
         return _finish(finishes)
     with db.atomic():
@@ -207,8 +209,8 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         return _succeed(finishes[0])
     started_ats = [f.attempt_started_at for f in finishes]
     rows = _SQL["finish"](
-        ids=[f.grip.id for f in finishes],
-        fences=[f.grip.fence for f in finishes],
+        ids=[f.token.id for f in finishes],
+        fences=[f.token.fence for f in finishes],
         attempt_ids=[f.attempt_id for f in finishes],
         attempt_started_ats=started_ats,
         first_started_at=min(started_ats),
@@ -230,8 +232,8 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
 
 def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
     rows = _SQL["succeed"](
-        id=finish.grip.id,
-        fence=finish.grip.fence,
+        id=finish.token.id,
+        fence=finish.token.fence,
         attempt_id=finish.attempt_id,
         attempt_started_at=finish.attempt_started_at,
         result=_json_or_null(finish.result),

@@ -14,7 +14,7 @@ from jobs.core.schedule import Schedule, ScheduleType
 from jobs.models import Job
 from jobs.models.fields import new_ids
 from jobs.store import db
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.store.trail import ENGINE, acting_as
 
 _SQL = db.queries("jobs")
@@ -48,7 +48,7 @@ def key_of(job_id: UUID, scheduled_for: datetime) -> str:
 
 def take_due(
     *,
-    reign: Reign,
+    leadership: Leadership,
     look_ahead: timedelta,
     limit: int,
     ids: Sequence[UUID] | None = None,
@@ -57,10 +57,10 @@ def take_due(
     """Lock up to ``limit`` jobs whose next instant lies within the look-ahead.
 
     With ``ids``, those of them alone; without ``zoned``, none whose instants a time zone decides. Call inside
-    ``db.atomic()``. Takes nothing once the reign's term is over.
+    ``db.atomic()``. Takes nothing once the leadership's term is over.
     """
     wanted = None if ids is None else list(ids)
-    return _SQL["take_due"](term=reign.term, look_ahead=look_ahead, limit=limit, ids=wanted, zoned=zoned)
+    return _SQL["take_due"](term=leadership.term, look_ahead=look_ahead, limit=limit, ids=wanted, zoned=zoned)
 
 
 def peek_due(*, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:

@@ -10,7 +10,7 @@ _SQL = db.queries("leases")
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class Leadership:
     """Proof of leadership: every leader write checks its ``term``. Null: without election, or with a locked lease."""
 
     holder: str
@@ -18,11 +18,11 @@ class Reign:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else dispatches while the reign lasts."""
+        """Whether nobody else dispatches while the leadership lasts."""
         return self.term is not None
 
 
-class Taken(NamedTuple):
+class TakenLease(NamedTuple):
     """A new ``term``; None: the lease is free, but somebody has locked its row.
 
     ``abandoned``: another held it before, and may have left work half done.
@@ -32,23 +32,23 @@ class Taken(NamedTuple):
     abandoned: bool
 
 
-def take(*, holder: str, duration: timedelta, idle: timedelta = timedelta()) -> Taken | None:
+def take(*, holder: str, duration: timedelta, idle: timedelta = timedelta()) -> TakenLease | None:
     """Take the lease if it is free, expired for ``idle`` or the holder's, under a new term; None: another holds it.
 
     Waits for no lock. May be repeated.
     """
     for row in _SQL["take"](holder=holder, duration=duration, idle=idle):
-        return Taken(row.term, row.abandoned)
+        return TakenLease(row.term, row.abandoned)
     return None
 
 
-def renew(reign: Reign, *, duration: timedelta) -> bool | None:
-    """Prolong exactly this reign. Returns whether its row was locked and kept it from that; None: the reign is over."""
-    for row in _SQL["renew"](holder=reign.holder, term=reign.term, duration=duration):
+def renew(leadership: Leadership, *, duration: timedelta) -> bool | None:
+    """Prolong exactly this leadership. Returns whether its row was locked, which kept it from that; None: over."""
+    for row in _SQL["renew"](holder=leadership.holder, term=leadership.term, duration=duration):
         return bool(row.locked)
     return None
 
 
-def release(reign: Reign) -> None:
-    """End exactly this reign at once; harmless when it is over."""
-    _SQL["release"](holder=reign.holder, term=reign.term)
+def release(leadership: Leadership) -> None:
+    """End exactly this leadership at once; harmless when it is over."""
+    _SQL["release"](holder=leadership.holder, term=leadership.term)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from jobs.store import db, execution
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 
 _SQL = db.queries("pull")
 
@@ -33,21 +33,21 @@ def claim(
         rows = _SQL["offer"](tenant_id=tenant_id, job_types=list(job_types), limit=limit)
         if rows and rows[0].suspect:
             rows = rows[:1]
-        grips = [Grip(row.id, row.fence) for row in rows if not row.suspect or len(rows) == 1]
-        if not grips:
+        tokens = [ClaimToken(row.id, row.fence) for row in rows if not row.suspect or len(rows) == 1]
+        if not tokens:
             return []
         types = {row.id: row.job_type for row in rows}
         claimed = execution.claim(
-            grips=grips, job_types=job_types, worker=worker, celery_task_id="", lease=lease
+            tokens=tokens, job_types=job_types, worker=worker, celery_task_id="", lease=lease
         )
         return [Work(types[row.id], row) for row in claimed]
 
 
-def hold(*, tenant_id: int, grips: Sequence[Grip]) -> list[Any]:
-    """Lock those of ``grips`` that are the tenant's, and return those still running under their fences."""
-    ids = [grip.id for grip in grips]
+def hold(*, tenant_id: int, tokens: Sequence[ClaimToken]) -> list[Any]:
+    """Lock those of ``tokens`` that are the tenant's, and return those still running under their fences."""
+    ids = [token.id for token in tokens]
     _SQL["lock"](ids=ids, tenant_id=tenant_id)
-    return _SQL["held"](ids=ids, fences=[grip.fence for grip in grips], tenant_id=tenant_id)
+    return _SQL["held"](ids=ids, fences=[token.fence for token in tokens], tenant_id=tenant_id)
 
 
 def keep_type(job_type: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 from jobs.core.policies import Bury, Cancel, Delivery, after_crash
 from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.store import db, events
-from jobs.store.execution import Grip, retry_policy_of
-from jobs.store.leases import Reign
+from jobs.store.execution import ClaimToken, retry_policy_of
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -23,25 +23,25 @@ _rng = random.Random()  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Recovery:
     """What becomes of a trigger whose worker is gone: retrying, dead or cancelled.
 
     ``charged``: the crash counts, and the attempt does against its budget.
     """
 
-    grip: Grip
+    token: ClaimToken
     state: TriggerState
     reason: str
     delay: timedelta
     charged: bool = True
 
 
-def verdict_on(row: Any, *, charged: bool) -> Verdict:
+def recovery_of(row: Any, *, charged: bool) -> Recovery:
     """What becomes of a trigger whose worker died while it ran (``policies.after_crash``).
 
     ``row``: of ``expired_leases``, ``in_hand`` or ``execution.claim``. ``charged``: as ``policies.is_charged`` says.
     """
-    grip = Grip(row.id, row.fence)
+    token = ClaimToken(row.id, row.fence)
     decision = after_crash(
         retry_policy_of(row),
         charged=charged,
@@ -53,17 +53,17 @@ def verdict_on(row: Any, *, charged: bool) -> Verdict:
         rng=_rng,
     )
     if isinstance(decision, Cancel):
-        return Verdict(grip, TriggerState.CANCELLED, "requested", timedelta(), charged)
+        return Recovery(token, TriggerState.CANCELLED, "requested", timedelta(), charged)
     if isinstance(decision, Bury):
-        return Verdict(grip, TriggerState.DEAD, decision.reason, timedelta(), charged)
-    return Verdict(grip, TriggerState.RETRYING, "", decision.delay, charged)
+        return Recovery(token, TriggerState.DEAD, decision.reason, timedelta(), charged)
+    return Recovery(token, TriggerState.RETRYING, "", decision.delay, charged)
 
 
 @dataclass(frozen=True, slots=True)
-class Surrender:
-    """A verdict that a stuck process passes on what it has in hand. ``suspect``: its handler had started."""
+class Release:
+    """The recovery of a trigger that a stuck process has claimed. ``suspect``: its handler had started."""
 
-    verdict: Verdict
+    recovery: Recovery
     suspect: bool
     attempt_state: AttemptState
     error_code: str
@@ -75,36 +75,36 @@ def expired_leases(*, limit: int) -> list[Any]:
     return _SQL["expired_leases"](limit=limit)
 
 
-def in_hand(grips: Sequence[Grip]) -> list[Any]:
-    """What of ``grips`` is still running under its fence, with what the decision about it needs."""
-    return _SQL["in_hand"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips])
+def in_hand(tokens: Sequence[ClaimToken]) -> list[Any]:
+    """What of ``tokens`` is still running under its fence, with what the decision about it needs."""
+    return _SQL["in_hand"](ids=[token.id for token in tokens], fences=[token.fence for token in tokens])
 
 
-def absolve(grips: Sequence[Grip]) -> None:
+def absolve(tokens: Sequence[ClaimToken]) -> None:
     """Take back the crashes that leases were charged for which ran out while their process lived."""
-    for row in _SQL["absolve"](ids=[grip.id for grip in grips], fences=[grip.fence for grip in grips]):
+    for row in _SQL["absolve"](ids=[token.id for token in tokens], fences=[token.fence for token in tokens]):
         log.info("crash taken back", trigger_id=str(row.id))
 
 
-def reap_running(verdicts: Sequence[Verdict], *, reign: Reign) -> list[Any]:
-    """Carry out verdicts under a new fence; a trigger that was renewed or finished meanwhile is left alone."""
-    if not verdicts:
+def reap_running(recoveries: Sequence[Recovery], *, leadership: Leadership) -> list[Any]:
+    """Carry out recoveries, each under a new fence; a trigger that was renewed or finished meanwhile is left alone."""
+    if not recoveries:
         return []
     with db.atomic():
-        rows = _SQL["reap_running"](term=reign.term, **_columns(verdicts))
+        rows = _SQL["reap_running"](term=leadership.term, **_columns(recoveries))
         _note_ends(rows)
     return rows
 
 
-def give_up(surrenders: Sequence[Surrender]) -> list[Any]:
+def give_up(releases: Sequence[Release]) -> list[Any]:
     """Carry out what a process about to end itself says of its triggers, in one transaction. May be repeated."""
     with db.atomic():
         rows = _SQL["give_up"](
-            **_columns([surrender.verdict for surrender in surrenders]),
-            suspects=[surrender.suspect for surrender in surrenders],
-            attempt_states=[surrender.attempt_state.value for surrender in surrenders],
-            error_codes=[surrender.error_code for surrender in surrenders],
-            error_messages=[surrender.error_message for surrender in surrenders],
+            **_columns([release.recovery for release in releases]),
+            suspects=[release.suspect for release in releases],
+            attempt_states=[release.attempt_state.value for release in releases],
+            error_codes=[release.error_code for release in releases],
+            error_messages=[release.error_message for release in releases],
         )
         _note_ends(rows)
     return rows
@@ -114,17 +114,17 @@ def _note_ends(rows: Sequence[Any]) -> None:
     events.note(row.id for row in rows if row.state in ENDED)
 
 
-def _columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
+def _columns(recoveries: Sequence[Recovery]) -> dict[str, list[Any]]:
     return {
-        "ids": [verdict.grip.id for verdict in verdicts],
-        "fences": [verdict.grip.fence for verdict in verdicts],
-        "states": [verdict.state.value for verdict in verdicts],
-        "reasons": [verdict.reason for verdict in verdicts],
-        "delays": [verdict.delay for verdict in verdicts],
-        "charged": [verdict.charged for verdict in verdicts],
+        "ids": [recovery.token.id for recovery in recoveries],
+        "fences": [recovery.token.fence for recovery in recoveries],
+        "states": [recovery.state.value for recovery in recoveries],
+        "reasons": [recovery.reason for recovery in recoveries],
+        "delays": [recovery.delay for recovery in recoveries],
+        "charged": [recovery.charged for recovery in recoveries],
     }
 
 
-def reap_queued(*, reign: Reign, deadline: timedelta, limit: int) -> list[Any]:
+def reap_queued(*, leadership: Leadership, deadline: timedelta, limit: int) -> list[Any]:
     """Return to ``pending`` what was queued longer ago than ``policies.claim_deadline`` of ``deadline``."""
-    return _SQL["reap_queued"](term=reign.term, deadline=deadline, limit=limit)
+    return _SQL["reap_queued"](term=leadership.term, deadline=deadline, limit=limit)

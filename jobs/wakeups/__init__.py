@@ -8,9 +8,9 @@ Redis is away or a beat was not listening, costs the rest of the beat's sleep. S
 and is never repeated. A burst of any size is few messages and few turns: see ``channel.COALESCE_SECONDS``.
 """
 
-from jobs.wakeups.bell import Bell, the_bell
 from jobs.wakeups.listener import Listener
+from jobs.wakeups.pull_notifier import PullNotifier, the_pull_notifier
 from jobs.wakeups.sender import wake_beats, wake_pull_workers
 from jobs.wakeups.sleep import Sleep
 
-__all__ = ("Bell", "Listener", "Sleep", "the_bell", "wake_beats", "wake_pull_workers")
+__all__ = ("Listener", "PullNotifier", "Sleep", "the_pull_notifier", "wake_beats", "wake_pull_workers")

@@ -1,8 +1,8 @@
-"""Hearing wake-ups: a thread that waits on Redis and rings a socket the beat can ``select`` on.
+"""Hearing wake-ups: a thread that waits on Redis and signals over a socket the beat can ``select`` on.
 
 All that may block (resolving, connecting, TLS, a server that does not answer) blocks the thread alone: a beat whose
-Redis is dead turns as fast as ever. The thread connects again by itself, once a second. It rings after each connect
-too, for what was sent while nobody listened.
+Redis is dead turns as fast as ever. The thread connects again by itself, once a second. It signals after each connect
+too, for messages sent while it was away.
 """
 
 import socket
@@ -25,15 +25,15 @@ class Listener:
 
     def __init__(self, *, of: Kind = "wake") -> None:
         self._of = of
-        self._bell, self._clapper = socket.socketpair()
-        for end in (self._bell, self._clapper):
+        self._reader, self._writer = socket.socketpair()
+        for end in (self._reader, self._writer):
             end.setblocking(False)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._away = False
 
     def fileno(self) -> int:
-        return self._bell.fileno()
+        return self._reader.fileno()
 
     def listen(self) -> None:
         """Begin to listen, in a thread of its own; without effect when it does already. Returns at once."""
@@ -46,7 +46,7 @@ class Listener:
         heard = False
         while True:
             try:
-                heard = bool(self._bell.recv(4096))
+                heard = bool(self._reader.recv(4096))
             except BlockingIOError:
                 return heard
             if not heard:
@@ -55,8 +55,8 @@ class Listener:
     def close(self) -> None:
         """Listen no more; the thread is left to end by itself. May be repeated."""
         self._closed.set()
-        self._clapper.close()
-        self._bell.close()
+        self._writer.close()
+        self._reader.close()
 
     def _run(self, channel: Channel) -> None:
         while not self._closed.is_set():
@@ -69,7 +69,7 @@ class Listener:
             self._closed.wait(RECONNECT_SECONDS)
 
     def _hear_out(self, channel: Channel) -> None:
-        """Ring for every message until the connection breaks. Raises ``RedisError`` or ``OSError`` then."""
+        """Signal every message until the connection breaks. Raises ``RedisError`` or ``OSError`` then."""
         with channel.connect(timeout_seconds=QUIET_SECONDS) as client, client.pubsub() as pubsub:
             pubsub.subscribe(channel.name)
             asked = False
@@ -80,14 +80,14 @@ class Listener:
                 if message is None:
                     pubsub.ping()
                 elif message["type"] != "pong":
-                    self._ring(message)
+                    self._notify(message)
                 asked = message is None
 
-    def _ring(self, message: dict[str, Any]) -> None:
+    def _notify(self, message: dict[str, Any]) -> None:
         if self._away and message["type"] == "subscribe":
             self._away = False
             log.info("wake-ups are heard again")
         try:
-            self._clapper.send(b"\0")
+            self._writer.send(b"\0")
         except BlockingIOError:
-            return  # it has been ringing for long and is not heard: the beat is busy
+            return  # full of signals that were not read: the beat is busy

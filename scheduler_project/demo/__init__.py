@@ -1,5 +1,5 @@
 """``manage.py demo``: the whole system, sample tenants and jobs, a receiver, and a verdict from the receiver's log.
 
 The demo is a client like any other: it starts ``manage.py up`` beside itself, speaks the REST API, and judges by what
-arrived over HTTP. ``course`` tells the story from start to exit code.
+arrived over HTTP. ``runner`` runs it from start to exit code.
 """

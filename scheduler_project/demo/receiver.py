@@ -23,7 +23,7 @@ from scheduler_project.demo.scenario import SampleJob
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delivery:
+class Arrival:
     """One request as it arrived; ``status`` is how it was answered."""
 
     path: str
@@ -54,7 +54,7 @@ class Receiver(AbstractAsyncContextManager["Receiver"]):
     """
 
     def __init__(self, *, log_path: Path) -> None:
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[Arrival] = []
         self.first_delivery = asyncio.Event()
         self.secrets: dict[str, str] = {}
         self.url = ""
@@ -99,15 +99,13 @@ class Receiver(AbstractAsyncContextManager["Receiver"]):
         self._keep(delivery)
         return web.Response(status=delivery.status, text=f"{sample.name}: {delivery.status}")
 
-    def _delivery(
-        self, request: web.Request, sample: SampleJob, body: str, received_at: datetime
-    ) -> Delivery:
+    def _delivery(self, request: web.Request, sample: SampleJob, body: str, received_at: datetime) -> Arrival:
         headers = request.headers
         key = headers["Idempotency-Key"]
         signed = verify(self.secrets.get(sample.tenant), headers, body)
         if signed:
             self._requests[key] += 1
-        return Delivery(
+        return Arrival(
             path=request.path,
             job_id=headers["X-Carillon-Job"],
             trigger_id=headers["X-Carillon-Trigger"],
@@ -119,7 +117,7 @@ class Receiver(AbstractAsyncContextManager["Receiver"]):
             status=sample.reception.status(request_number=self._requests[key]) if signed else 401,
         )
 
-    def _keep(self, delivery: Delivery) -> None:
+    def _keep(self, delivery: Arrival) -> None:
         self.deliveries.append(delivery)
         self.first_delivery.set()
         if self._log:

@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from scheduler_project.demo.receiver import Delivery
+from scheduler_project.demo.receiver import Arrival
 from scheduler_project.demo.scenario import CreatedJob
-from scheduler_project.demo.verdict import LATEST_ARRIVAL, Verdict, lag_figures
+from scheduler_project.demo.verdict import LATEST_ARRIVAL, DemoVerdict, lag_figures
 
 OUTCOMES_SHOWN = 8
 #: Narrow enough for 80 columns.
@@ -32,7 +32,7 @@ class Board:
     """
 
     jobs: Sequence[CreatedJob]
-    deliveries: Sequence[Delivery]
+    deliveries: Sequence[Arrival]
     started_at: datetime
     lasts: timedelta | None
     access: Mapping[str, str]
@@ -63,7 +63,7 @@ def plain_line(board: Board, *, now: datetime) -> str:
     )
 
 
-def verdict_table(verdict: Verdict) -> RenderableType:
+def verdict_table(verdict: DemoVerdict) -> RenderableType:
     """The figures of each job, and below them what is wrong."""
     table = Table(**LAYOUT, title="Verdict by the receiver's log (lag: p50/max)", title_justify="left")
     table.add_column("job", no_wrap=True)
@@ -105,7 +105,7 @@ def _jobs_table(board: Board, *, now: datetime) -> Table:
     return table
 
 
-def outcomes(deliveries: Sequence[Delivery]) -> Text:
+def outcomes(deliveries: Sequence[Arrival]) -> Text:
     """A coloured mark for each of the last answers, the latest rightmost."""
     text = Text()
     for delivery in deliveries[-OUTCOMES_SHOWN:]:
@@ -113,8 +113,8 @@ def outcomes(deliveries: Sequence[Delivery]) -> Text:
     return text
 
 
-def _by_job(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
-    by_job: dict[str, list[Delivery]] = defaultdict(list)
+def _by_job(deliveries: Iterable[Arrival]) -> dict[str, list[Arrival]]:
+    by_job: dict[str, list[Arrival]] = defaultdict(list)
     for delivery in deliveries:
         by_job[delivery.job_id].append(delivery)
     return by_job

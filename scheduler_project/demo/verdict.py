@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
-from scheduler_project.demo.receiver import Delivery
+from scheduler_project.demo.receiver import Arrival
 from scheduler_project.demo.scenario import CreatedJob, Reception, expected_firings
 
 LATEST_ARRIVAL = timedelta(seconds=2)
@@ -62,7 +62,7 @@ class LedgerAudit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class DemoVerdict:
     """The demo as a whole."""
 
     jobs: Sequence[JobVerdict]
@@ -94,31 +94,31 @@ class Verdict:
 def judge(
     jobs: Iterable[CreatedJob],
     *,
-    deliveries: Iterable[Delivery],
+    deliveries: Iterable[Arrival],
     dead_letters: Mapping[str, Collection[datetime]],
     horizon: datetime,
     ledger: LedgerAudit,
-) -> Verdict:
+) -> DemoVerdict:
     """Judge every firing of ``jobs`` up to ``horizon``.
 
     ``deliveries`` are in the order of arrival; ``dead_letters`` holds, by job id, the instants of its dead triggers.
     Deliveries of other jobs, of firings after the horizon, and those run by hand are left aside.
     """
-    by_job: dict[str, list[Delivery]] = defaultdict(list)
+    by_job: dict[str, list[Arrival]] = defaultdict(list)
     for delivery in deliveries:
         if delivery.scheduled and delivery.scheduled_for <= horizon:
             by_job[delivery.job_id].append(delivery)
-    return Verdict(
+    return DemoVerdict(
         jobs=[_judge_job(job, by_job[job.id], dead_letters.get(job.id, ()), horizon) for job in jobs],
         ledger=ledger,
     )
 
 
 def _judge_job(
-    job: CreatedJob, deliveries: Sequence[Delivery], dead_letters: Collection[datetime], horizon: datetime
+    job: CreatedJob, deliveries: Sequence[Arrival], dead_letters: Collection[datetime], horizon: datetime
 ) -> JobVerdict:
     expected = expected_firings(job, until=horizon)
-    firings: dict[datetime, list[Delivery]] = defaultdict(list)
+    firings: dict[datetime, list[Arrival]] = defaultdict(list)
     for delivery in deliveries:
         if delivery.signed:
             firings[delivery.scheduled_for].append(delivery)
@@ -141,11 +141,11 @@ def _judge_job(
     )
 
 
-def _is_delivered(firing: Sequence[Delivery], reception: Reception) -> bool:
+def _is_delivered(firing: Sequence[Arrival], reception: Reception) -> bool:
     return len(firing) >= reception.requests
 
 
-def _is_doubled(firing: Sequence[Delivery], reception: Reception) -> bool:
+def _is_doubled(firing: Sequence[Arrival], reception: Reception) -> bool:
     attempts = [delivery.attempt for delivery in firing]
     return (
         len(firing) > reception.requests

@@ -44,7 +44,7 @@ class ProcessSpec:
     order: int = 0
 
 
-class Stage(IntEnum):
+class StopStage(IntEnum):
     """How firmly a child has been asked to stop."""
 
     KEPT = 0
@@ -58,7 +58,7 @@ class Child:
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
-        self.stage = Stage.KEPT
+        self.stage = StopStage.KEPT
         self.process: subprocess.Popen[bytes] | None = None
         self.output: IO[bytes] | None = None
         self.starts = 0
@@ -123,14 +123,14 @@ class Child:
 
     def press(self, *, hasten: bool = False) -> None:
         """Ask it to stop, one stage more firmly than before; ``hasten`` shortens the wait for an answer."""
-        self.stage = Stage(min(self.stage + 1, Stage.KILLED))
-        patience = self.spec.stop_timeout if self.stage is Stage.ASKED and not hasten else FORCED_TIMEOUT
+        self.stage = StopStage(min(self.stage + 1, StopStage.KILLED))
+        patience = self.spec.stop_timeout if self.stage is StopStage.ASKED and not hasten else FORCED_TIMEOUT
         self.stage_ends_at = time.monotonic() + patience.total_seconds()
         if self.process is None:
             return
-        if self.stage is Stage.ASKED:
+        if self.stage is StopStage.ASKED:
             os.kill(self.process.pid, self.spec.stop_signal)  # Popen's own would reap it first
-        elif self.stage is Stage.FORCED and self.spec.force_signal is not signal.SIGKILL:
+        elif self.stage is StopStage.FORCED and self.spec.force_signal is not signal.SIGKILL:
             os.kill(self.process.pid, self.spec.force_signal)
         else:
             self._signal_group(signal.SIGKILL)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_project.embedded.watch import ServerWatch
-from scheduler_project.processes.child import Child, ProcessSpec, Stage
+from scheduler_project.processes.child import Child, ProcessSpec, StopStage
 from scheduler_project.processes.console import Console
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -74,7 +74,7 @@ class Supervisor:
         for order in sorted({child.spec.order for child in self.children}):
             here = [child for child in self.children if child.spec.order == order]
             for child in here:
-                if child.stage is Stage.KEPT:
+                if child.stage is StopStage.KEPT:
                     child.press()
             while any(child.process for child in here):
                 self._turn()
@@ -83,7 +83,7 @@ class Supervisor:
     def _press_the_late(self) -> None:
         now = time.monotonic()
         for child in self.children:
-            if child.process and child.stage is not Stage.KEPT and now >= child.stage_ends_at:
+            if child.process and child.stage is not StopStage.KEPT and now >= child.stage_ends_at:
                 child.press()
                 self._say(f"{child.spec.name} did not stop in time: {child.stage.name.lower()}")
 

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 
-from jobs.limits import Bucket, Standing, shared_buckets
+from jobs.limits import Bucket, RateStatus, shared_buckets
 from jobs.telemetry import Outage, get_logger
 from scheduler_project.web.forwarded import address_of
 
@@ -41,10 +41,10 @@ def limit_logins(
         if request.method == "POST" and request.path_info == reverse("admin:login"):
             address = request.META.get("REMOTE_ADDR", "")
             for bucket in _buckets(address, request.POST.get("username", "")):
-                standing: Standing = shared_buckets().take(bucket)
-                if not standing.granted:
+                status: RateStatus = shared_buckets().take(bucket)
+                if not status.granted:
                     _refused.failed(TooManyTries(bucket.key.partition(":")[0]), address=address)
-                    return _too_many(standing)
+                    return _too_many(status)
         return get_response(request)
 
     return middleware
@@ -65,8 +65,8 @@ def _neighbourhood(address: str) -> str:
     return str(ip_network((known, 64), strict=False)) if isinstance(known, IPv6Address) else str(known)
 
 
-def _too_many(standing: Standing) -> HttpResponse:
-    wait = max(1, math.ceil(standing.retry_after_seconds))
+def _too_many(status: RateStatus) -> HttpResponse:
+    wait = max(1, math.ceil(status.retry_after_seconds))
     return HttpResponse(
         f"Too many logins were tried. Try again in {wait} s.\n",
         status=429,

@@ -23,7 +23,7 @@ from django.conf import settings
 
 VERSION = "v1"
 REMEMBERED_SECONDS = 60.0
-_MOST_REMEMBERED = 4096
+_MAX_REMEMBERED = 4096
 _NONCE_BYTES = 12
 
 
@@ -66,7 +66,7 @@ def unseal(sealed: str, place: Place) -> str:
     if found is not None and found[0] > now:
         return found[1]
     text = _unseal(sealed, place)
-    if len(_remembered) >= _MOST_REMEMBERED:
+    if len(_remembered) >= _MAX_REMEMBERED:
         _remembered.clear()
     _remembered[sealed, place] = (now + REMEMBERED_SECONDS, text)
     return text

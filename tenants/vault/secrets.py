@@ -18,8 +18,8 @@ MAX_SECRETS = 1000
 #: That one secret is bound to.
 MAX_HOSTS = 20
 #: Shorter ones could not be told from ordinary text where a target echoes them.
-SHORTEST, LONGEST = 8, 4096
-_VALUE = re.compile(rf"[\x21-\x7e](?:[\x20-\x7e]{{{SHORTEST - 2},{LONGEST - 2}}})[\x21-\x7e]")
+MIN_LENGTH, MAX_LENGTH = 8, 4096
+_VALUE = re.compile(rf"[\x21-\x7e](?:[\x20-\x7e]{{{MIN_LENGTH - 2},{MAX_LENGTH - 2}}})[\x21-\x7e]")
 
 
 def put_secret(*, tenant: Tenant, name: str, value: object, hosts: object = None) -> tuple[Secret, bool]:
@@ -34,7 +34,7 @@ def put_secret(*, tenant: Tenant, name: str, value: object, hosts: object = None
         errors["name"] = SECRET_NAME.message
     if not isinstance(value, str) or not _VALUE.fullmatch(value):
         errors["value"] = (
-            f"Must be a text of {SHORTEST} to {LONGEST} printable ASCII characters, without blanks at its ends."
+            f"Must be a text of {MIN_LENGTH} to {MAX_LENGTH} printable ASCII characters, without blanks at its ends."
         )
     if hosts is not None and (wrong := _wrong_hosts(hosts)):
         errors["hosts"] = wrong

@@ -29,7 +29,7 @@ from tenants.vault.secrets import put_secret
 from tenants.vault.signing import rotate_signing_secret
 from tests.attacks.canaries import Ears, Logs, ServersLog, broker, columns, in_redis
 from tests.engine.conftest import Perform
-from tests.factories import attempts, grip, make_job, make_tenant, make_trigger
+from tests.factories import attempts, claim_token, make_job, make_tenant, make_trigger
 from tests.handlers.conftest import Receiver
 from tests.interfaces.api.caller import Caller, noop_job
 from tests.pull.conftest import TYPE, declare, pull_job
@@ -266,7 +266,7 @@ def _work_from_the_broker(world: World) -> None:
     well = [world.webhook("fails", payload=None), world.webhook("fails", payload=None)]
     ill = world.webhook("fails", payload=credential)
     publisher = Publisher(app)
-    publisher([Message("webhook", tuple(map(grip, well))), Message("webhook", (grip(ill),))])
+    publisher([Message("webhook", tuple(map(claim_token, well))), Message("webhook", (claim_token(ill),))])
     publisher.close()
     world.queued = [in_redis(world.redis)]
     assert str(ill.id) in world.queued[0], "the control: messages are read"

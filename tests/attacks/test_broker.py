@@ -26,7 +26,17 @@ from jobs.store import execution
 from tenants.actions import update_tenant
 from tenants.models import Tenant
 from tests.engine.conftest import Perform
-from tests.factories import LEASE, attempts, grip, make_job, make_tenant, make_trigger, now, row, state_of
+from tests.factories import (
+    LEASE,
+    attempts,
+    claim_token,
+    make_job,
+    make_tenant,
+    make_trigger,
+    now,
+    row,
+    state_of,
+)
 from tests.interfaces.api.caller import Caller, faulty_fields
 
 pytestmark = pytest.mark.usefixtures("job_types")
@@ -217,19 +227,22 @@ class TestAForgedMessageOfCarillons:
     def test_claims_nothing_and_hands_nothing_back(self, perform: Perform) -> None:
         trigger = make_trigger(make_job(job_type="webhook", payload={"url": "https://x.example/"}), "queued")
         before = row(trigger)
-        assert worker.perform(job_type="noop", grips=[grip(trigger)], worker="w1", celery_task_id="c") is None
+        assert (
+            worker.perform(job_type="noop", tokens=[claim_token(trigger)], worker="w1", celery_task_id="c")
+            is None
+        )
         assert row(trigger) == before
         assert attempts(trigger) == []
 
     def test_would_make_the_trigger_the_handlers_own_if_its_type_were_named(self, perform: Perform) -> None:
         trigger = make_trigger(make_job(job_type="noop"), "queued")
-        worker.perform(job_type="noop", grips=[grip(trigger)], worker="w1", celery_task_id="c")
+        worker.perform(job_type="noop", tokens=[claim_token(trigger)], worker="w1", celery_task_id="c")
         assert state_of(trigger)[0] == "succeeded"
 
     def test_gives_no_pull_worker_what_is_not_of_the_types_it_asked_for(self) -> None:
         trigger = make_trigger(make_job(job_type="noop"), "queued")
         taken = execution.claim(
-            grips=[grip(trigger)], job_types=["mine@1"], worker="w", celery_task_id="", lease=LEASE
+            tokens=[claim_token(trigger)], job_types=["mine@1"], worker="w", celery_task_id="", lease=LEASE
         )
         assert (list(taken), taken.dropped, state_of(trigger)[0]) == ([], 1, "queued")
 

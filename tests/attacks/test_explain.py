@@ -29,7 +29,7 @@ def waiting(settings: Any) -> dict[str, Trigger]:
 def told(trigger: Trigger, tokens: Tokens) -> list[tuple[Any, ...]]:
     """Every word and figure of every gate, but for what the clock alone changes."""
     return [
-        (gate.name, gate.open, re.sub(r"\d+ (ms|s|min)", "…", gate.detail), gate.limit, gate.used)
+        (gate.name, gate.passed, re.sub(r"\d+ (ms|s|min)", "…", gate.detail), gate.limit, gate.used)
         for gate in explain(trigger, tokens).gates
     ]
 

@@ -49,7 +49,7 @@ def desk(db: None) -> Desk:
 class TestOneTimeJobs:
     def test_are_materialized_each_at_its_instant(self, desk: Desk) -> None:
         batch = carillon.add_one_time_jobs(desk, 5, due_in=timedelta(), spread=timedelta(seconds=10))
-        assert materialize(reign=factories.ANYONE, look_ahead=HOUR, limit=100) == 5
+        assert materialize(leadership=factories.ANYONE, look_ahead=HOUR, limit=100) == 5
         instants = sorted(Trigger.objects.values_list("scheduled_for", flat=True))
         assert instants == [batch.first_due_at + timedelta(seconds=2) * n for n in range(5)]
 
@@ -66,7 +66,7 @@ class TestOneTimeJobs:
 class TestAFleet:
     def test_fires_evenly_within_its_interval_and_then_again(self, desk: Desk) -> None:
         first = carillon.add_fleet(desk, 4, every=timedelta(seconds=20), first_in=timedelta(seconds=30))
-        materialize(reign=factories.ANYONE, look_ahead=timedelta(seconds=69), limit=100)
+        materialize(leadership=factories.ANYONE, look_ahead=timedelta(seconds=69), limit=100)
         instants = sorted(Trigger.objects.values_list("scheduled_for", flat=True))
         assert instants == [first + timedelta(seconds=5) * n for n in range(8)]
 
@@ -79,7 +79,7 @@ class TestDueTriggers:
         assert len({trigger.job_id for trigger in triggers}) == 7
         assert sorted(trigger.priority for trigger in triggers) == [0] * 3 + [3] * 4
         assert {(t.state, t.priority == t.job.priority) for t in triggers} == {(TriggerState.PENDING, True)}
-        assert materialize(reign=factories.ANYONE, look_ahead=HOUR, limit=100) == 0
+        assert materialize(leadership=factories.ANYONE, look_ahead=HOUR, limit=100) == 0
 
 
 class TestHistory:
@@ -94,9 +94,9 @@ class TestHistory:
         assert desk.value("SELECT count(*) FROM jobs_attempt_default") == 0
 
 
-class TestACrowd:
+class TestABacklog:
     def test_is_tenants_with_jobs_and_triggers_that_are_due_in_turn(self, desk: Desk) -> None:
-        first = carillon.add_crowd(
+        first = carillon.add_backlog(
             desk,
             "crowd",
             3,
@@ -118,20 +118,20 @@ class TestACrowd:
         assert Job.objects.filter(next_fire_at__gt=first + timedelta(days=1)).count() == 6
 
     def test_is_served_by_a_leader_to_its_last_trigger(self, desk: Desk) -> None:
-        carillon.add_crowd(desk, "crowd", 3, jobs_each=2, triggers_each=2, due_in=-HOUR, news=False)
+        carillon.add_backlog(desk, "crowd", 3, jobs_each=2, triggers_each=2, due_in=-HOUR, news=False)
         carillon.add_bursts(desk, "burst", 6, bursts=2, every=timedelta(seconds=1), due_in=-HOUR / 2)
         published: list[Message] = []
         settings = engine_settings().model_copy(update={"leader_election": False})
-        Cycle(settings=settings, lanes=served_types, publish=published.extend).tick()
+        Cycle(settings=settings, configs=served_types, publish=published.extend).tick()
         assert Counter(Trigger.objects.values_list("state", "tenant__slug")) == {
             (TriggerState.QUEUED, f"crowd-{n}"): 8 for n in range(3)
         }
-        assert sum(len(message.grips) for message in published) == 24
+        assert sum(len(message.tokens) for message in published) == 24
 
 
 class TestStuckTriggers:
     def test_are_what_a_reaper_takes_back(self, desk: Desk) -> None:
         trigger_id = row_lock.add_stuck(desk, lease_left=-timedelta(seconds=1))
-        assert reap_leases(reign=factories.ANYONE, limit=10) == 1
+        assert reap_leases(leadership=factories.ANYONE, limit=10) == 1
         assert Trigger.objects.get(id=trigger_id).state == TriggerState.RETRYING
         assert Attempt.objects.get(trigger_id=trigger_id).state == "lost"

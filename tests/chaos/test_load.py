@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chaos.course import PROFILES
 from chaos.faults import FAULTS
 from chaos.judge.expected import named
 from chaos.judge.limits import OF_FAULT
 from chaos.load.definitions import Plan, plans, shared_plans, tenants
 from chaos.load.pull_worker import SHARED, reference_worker
+from chaos.runner import PROFILES
 from jobs.actions.definition import parse
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
 from tests.factories import make_tenant

@@ -18,7 +18,7 @@ from chaos.faults.of_clocks import LATER, SOONER, other_rules
 from chaos.history import Died, Ended, Started
 from chaos.stage.clocks import Clocks
 from chaos.stage.names import ADDRESS, SilentServer, may_hang
-from chaos.stage.processes import Actor, Processes
+from chaos.stage.processes import ManagedProcess, Processes
 from stage.processes import PROJECT_DIR
 from stage.waiting import wait_until
 
@@ -39,7 +39,7 @@ def receiver(processes, tmp_path):
     """The port and the log of a receiver."""
     port_file, log = tmp_path / "port", tmp_path / "log.jsonl"
     argv = ("-m", "chaos.stage.receiver", str(port_file), str(log))
-    processes.start(Actor("receiver", argv, os.environ.copy(), tmp_path / "receiver.log"))
+    processes.start(ManagedProcess("receiver", argv, os.environ.copy(), tmp_path / "receiver.log"))
     wait_until(port_file.exists, timeout=20, what="the receiver")
     return int(port_file.read_text()), log
 
@@ -111,7 +111,7 @@ class TestTheReceiver:
 
 class TestProcesses:
     def test_are_started_again_after_a_fault_has_killed_them(self, processes, tmp_path):
-        actor = Actor("worker1", SLEEPER, os.environ.copy(), tmp_path / "log")
+        actor = ManagedProcess("worker1", SLEEPER, os.environ.copy(), tmp_path / "log")
         processes.start(actor)
         processes.kill(actor)
         wait_until(lambda: processes.tend() or actor.lives == 2, timeout=10, what="a second life")
@@ -119,7 +119,7 @@ class TestProcesses:
         assert actor.family()
 
     def test_that_end_by_themselves_are_deaths(self, processes, tmp_path):
-        actor = Actor("worker1", ("-c", "raise SystemExit(3)"), os.environ.copy(), tmp_path / "log")
+        actor = ManagedProcess("worker1", ("-c", "raise SystemExit(3)"), os.environ.copy(), tmp_path / "log")
         processes.start(actor)
         wait_until(lambda: processes.tend() or processes.deaths, timeout=10, what="the death")
         assert (processes.deaths[0].process, processes.deaths[0].code) == ("worker1", 3)

@@ -14,7 +14,7 @@ import psutil
 
 from stage.processes import kill_tree
 from stage.waiting import wait_until
-from tests.cluster.receiver import Delivery, Receiver
+from tests.cluster.receiver import Arrival, Receiver
 from tests.cluster.stage import Stage
 
 JOBS = 60
@@ -90,7 +90,7 @@ def kill_workers(stage: Stage, rng: random.Random) -> None:
 
 def judge(
     schedule: Schedule, receiver: Receiver, stage: Stage, *, horizon: float
-) -> tuple[list[Delivery], list[tuple[str, datetime]]]:
+) -> tuple[list[Arrival], list[tuple[str, datetime]]]:
     """Wait until everything due by ``horizon`` was delivered; return the first deliveries and the doubled firings."""
     expected = schedule.expected(until=horizon)
     assert len(expected) > JOBS

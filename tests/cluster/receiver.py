@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Arrival:
     """One answered request. ``received_at`` is this machine's clock, in seconds since 1970."""
 
     job_id: str
@@ -33,8 +33,8 @@ class Receiver:
     """Answers 200 after ``hold_seconds``, so that a kill finds deliveries in flight. ``deliveries`` is the log."""
 
     def __init__(self, *, hold_seconds: float = 0.0) -> None:
-        self.deliveries: list[Delivery] = []
-        self.started: list[Delivery] = []
+        self.deliveries: list[Arrival] = []
+        self.started: list[Arrival] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ class Receiver:
 
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                delivery = Delivery(
+                delivery = Arrival(
                     job_id=self.headers["X-Carillon-Job"],
                     scheduled_for=datetime.fromisoformat(self.headers["X-Carillon-Scheduled-For"]),
                     attempt=int(self.headers["X-Carillon-Attempt"]),

@@ -16,9 +16,9 @@ FIRINGS = 4 * BATCH
 ENVIRONMENT = {
     "CARILLON_HANDLER_MODULES": "tests.cluster.poison",
     "CARILLON_WORKER_LEASE_SECONDS": "3",
-    "CARILLON_QUEUE_WINDOW_LOWEST": str(FIRINGS),
-    "CARILLON_QUEUE_WINDOW_FIRST": str(FIRINGS),
-    "CARILLON_QUEUE_WINDOW_HIGHEST": str(FIRINGS),
+    "CARILLON_QUEUE_WINDOW_MIN": str(FIRINGS),
+    "CARILLON_QUEUE_WINDOW_INITIAL": str(FIRINGS),
+    "CARILLON_QUEUE_WINDOW_MAX": str(FIRINGS),
 }
 #: Position among the firings -> how the handler there dies.
 SERIAL = {37: "segfault", 150: "exit", 299: "oom"}
@@ -66,10 +66,10 @@ def ledger(stage: Stage, job_id: str) -> list[tuple[bool, str, int, int]]:
 def in_hand(stage: Stage, job_id: str) -> set[tuple[int, ...]]:
     """Of each trigger that kills: how many others were in its worker's hand, attempt by attempt."""
     rows = stage.query(
-        "SELECT array_agg(a.companions ORDER BY a.number) FROM jobs_attempt a JOIN jobs_trigger t "
+        "SELECT array_agg(a.claimed_with ORDER BY a.number) FROM jobs_attempt a JOIN jobs_trigger t "
         f"ON t.id = a.trigger_id WHERE t.job_id = '{job_id}' AND payload ? 'dies_by' GROUP BY t.id"
     )
-    return {tuple(companions) for (companions,) in rows}
+    return {tuple(claimed_with) for (claimed_with,) in rows}
 
 
 class TestPoison:

@@ -6,13 +6,13 @@ Processes are told apart by ``application_name`` (``tests.cluster.crew``). It se
 from tests.cluster.stage import Stage
 
 INSTALL = """
-CREATE TABLE reign (who text, holder text, term bigint, at timestamptz);
-CREATE FUNCTION note_reign() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE TABLE leadership (who text, holder text, term bigint, at timestamptz);
+CREATE FUNCTION note_leadership() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO reign VALUES (current_setting('application_name'), NEW.holder, NEW.term, clock_timestamp());
+    INSERT INTO leadership VALUES (current_setting('application_name'), NEW.holder, NEW.term, clock_timestamp());
     RETURN NULL;
 END $$;
-CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_lease FOR EACH ROW EXECUTE FUNCTION note_reign();
+CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_lease FOR EACH ROW EXECUTE FUNCTION note_leadership();
 
 CREATE TABLE written (at timestamptz, who text, noun text, id uuid, was text, becomes text, hand text, leader text);
 CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -29,9 +29,9 @@ CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_trigger FOR EACH ROW EXECU
 CREATE TRIGGER witness AFTER UPDATE ON jobs_job FOR EACH ROW EXECUTE FUNCTION note_write();
 """
 #: A beat writes while nobody has taken the lease after it.
-OUT_OF_REIGN = """
+OUT_OF_LEADERSHIP = """
 SELECT at::text, who, noun, was, becomes, leader FROM written
-WHERE who LIKE 'beat%' AND NOT EXISTS (SELECT 1 FROM reign WHERE reign.who = written.who AND holder = leader)
+WHERE who LIKE 'beat%' AND NOT EXISTS (SELECT 1 FROM leadership WHERE leadership.who = written.who AND holder = leader)
 """
 #: A worker claims or hands back what is queued, and writes what it runs itself.
 OUT_OF_HAND = """
@@ -48,7 +48,7 @@ def install(stage: Stage) -> None:
 
 def assert_nobody_wrote_what_was_not_theirs(stage: Stage) -> str:
     """No write of a deposed leader, none of a worker under a fence that had moved on. Returns the figures."""
-    for offence in (OUT_OF_REIGN, OUT_OF_HAND):
+    for offence in (OUT_OF_LEADERSHIP, OUT_OF_HAND):
         found = stage.query(offence)
         assert not found, f"{len(found)} writes, e.g. {found[:3]}"
     [(count,)] = stage.query("SELECT count(*) FROM written WHERE who LIKE 'beat%' OR who LIKE 'worker%'")

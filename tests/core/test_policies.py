@@ -11,11 +11,11 @@ from jobs.core.errors import InvalidInput
 from jobs.core.policies import (
     Bury,
     Cancel,
+    Decision,
     Delivery,
+    JobFacts,
     Priority,
     Retry,
-    Standing,
-    Verdict,
     after_crash,
     after_failure,
     claim_deadline,
@@ -114,10 +114,10 @@ class TestAfterCrash:
         assert after_crash(POLICY, **facts, rng=random.Random(1)) == outcome
 
     @pytest.mark.parametrize(
-        ("companions", "stopping", "charged"), [(0, False, True), (1, False, False), (0, True, False)]
+        ("claimed_with", "stopping", "charged"), [(0, False, True), (1, False, False), (0, True, False)]
     )
-    def test_is_its_own_where_it_was_alone(self, companions, stopping, charged):
-        assert is_charged(companions=companions, stopping=stopping) == charged
+    def test_is_its_own_where_it_was_alone(self, claimed_with, stopping, charged):
+        assert is_charged(claimed_with=claimed_with, stopping=stopping) == charged
 
 
 class TestClaimDeadline:
@@ -157,7 +157,7 @@ class Due:
     replay_count: int = 0
 
 
-FREE = Standing(
+FREE = JobFacts(
     job_type="noop",
     active=True,
     ended=False,
@@ -170,35 +170,35 @@ FREE = Standing(
 )
 #: How the job stands, what dispatch does, and what it would do if there were no key.
 KEYS = [
-    ({"keyed": True, "key_in_flight": 1}, Verdict.DISPATCH, Verdict.DISPATCH),
-    ({"keyed": True, "key_in_flight": 2}, Verdict.WAIT, Verdict.DISPATCH),
-    ({"keyed": False, "key_in_flight": 2}, Verdict.DISPATCH, Verdict.DISPATCH),
-    ({"keyed": True, "key_in_flight": 2, "unfinished": 1, "in_flight": 1}, Verdict.WAIT, Verdict.WAIT),
-    ({"keyed": True, "key_in_flight": 2, "overlap_policy": "skip", "unfinished": 1}, *[Verdict.OVERLAP] * 2),
-    ({"keyed": True, "key_in_flight": 2, "active": False}, Verdict.HOLD, Verdict.HOLD),
+    ({"keyed": True, "key_in_flight": 1}, Decision.DISPATCH, Decision.DISPATCH),
+    ({"keyed": True, "key_in_flight": 2}, Decision.WAIT, Decision.DISPATCH),
+    ({"keyed": False, "key_in_flight": 2}, Decision.DISPATCH, Decision.DISPATCH),
+    ({"keyed": True, "key_in_flight": 2, "unfinished": 1, "in_flight": 1}, Decision.WAIT, Decision.WAIT),
+    ({"keyed": True, "key_in_flight": 2, "overlap_policy": "skip", "unfinished": 1}, *[Decision.OVERLAP] * 2),
+    ({"keyed": True, "key_in_flight": 2, "active": False}, Decision.HOLD, Decision.HOLD),
 ]
 
 
 class TestDecide:
-    @pytest.mark.parametrize(("changes", "verdict", "unkeyed"), KEYS)
-    def test_waits_for_its_key_where_nothing_else_keeps_it(self, changes, verdict, unkeyed):
-        standing = replace(FREE, **changes)
-        assert (decide(Due(), standing), decide_unkeyed(Due(), standing)) == (verdict, unkeyed)
-        assert key_is_full(standing) == (changes["keyed"] and changes["key_in_flight"] == 2)
-        assert standing == replace(FREE, **changes)  # it is asked, and stays as it was
+    @pytest.mark.parametrize(("changes", "decision", "unkeyed"), KEYS)
+    def test_waits_for_its_key_where_nothing_else_keeps_it(self, changes, decision, unkeyed):
+        facts = replace(FREE, **changes)
+        assert (decide(Due(), facts), decide_unkeyed(Due(), facts)) == (decision, unkeyed)
+        assert key_is_full(facts) == (changes["keyed"] and changes["key_in_flight"] == 2)
+        assert facts == replace(FREE, **changes)  # it is asked, and stays as it was
 
 
 #: Policy, older than the window, passed over, end.
 MISSED = [
-    ("skip", False, False, Verdict.MISFIRE),
-    ("skip", True, True, Verdict.MISFIRE),
+    ("skip", False, False, Decision.MISFIRE),
+    ("skip", True, True, Decision.MISFIRE),
     ("fire_all", True, True, None),
     ("fire_once", False, False, None),
-    ("fire_once", False, True, Verdict.COALESCED),
-    ("fire_once", True, True, Verdict.MISFIRE),
+    ("fire_once", False, True, Decision.COALESCED),
+    ("fire_once", True, True, Decision.MISFIRE),
     ("backfill", False, False, None),
-    ("backfill", False, True, Verdict.MISFIRE),
-    ("backfill", True, False, Verdict.MISFIRE),
+    ("backfill", False, True, Decision.MISFIRE),
+    ("backfill", True, False, Decision.MISFIRE),
 ]
 
 

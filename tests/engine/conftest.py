@@ -12,14 +12,14 @@ from django.db import connection
 from jobs.conf import EngineSettings, engine_settings
 from jobs.engine import worker
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane, Message, PublishError
+from jobs.engine.dispatcher import Message, PublishError, QueueConfig
 from jobs.engine.worker import batch, reports
-from jobs.engine.worker.keeping.keeper import Hold, Keeper
+from jobs.engine.worker.leases.renewer import Hold, LeaseRenewer
 from jobs.engine.worker.process import THIS
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.models import Trigger
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from tests import factories
 
 
@@ -41,8 +41,8 @@ class Broker:
         self.messages += messages
 
     @property
-    def grips(self) -> list[Grip]:
-        return [grip for message in self.messages for grip in message.grips]
+    def tokens(self) -> list[ClaimToken]:
+        return [token for message in self.messages for token in message.tokens]
 
 
 class Beat:
@@ -52,8 +52,8 @@ class Beat:
         self.broker = broker
         self.cycle = Cycle(
             settings=settings,
-            lanes=lambda: {
-                kind.name: Lane(kind.max_in_flight, kind.batch_size, kind.is_async)
+            configs=lambda: {
+                kind.name: QueueConfig(kind.max_in_flight, kind.batch_size, kind.is_async)
                 for kind in registry.all_types()
             },
             publish=broker.publish,
@@ -95,27 +95,27 @@ Perform = Callable[..., dict[str, int] | None]
 
 @pytest.fixture
 def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Perform]:
-    """Queue, claim and run triggers as a worker does; each test has a keeper and a runner of its own."""
+    """Queue, claim and run triggers as a worker does; each test has a renewer and a runner of its own."""
     settings.CARILLON = engine_settings().model_copy(
         update={"finish_flush_ms": 10, "worker_lease_seconds": 30}
     )
     runner = AsyncRunner()
-    monkeypatch.setattr(THIS, "_keeper", None)
+    monkeypatch.setattr(THIS, "_renewer", None)
     monkeypatch.setattr(THIS, "runner", runner)
     # A test that is about it says when.
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 60.0)
 
     def run(*triggers: Trigger) -> dict[str, int] | None:
-        grips = [factories.grip(trigger) for trigger in triggers]
+        tokens = [factories.claim_token(trigger) for trigger in triggers]
         return worker.perform(
-            job_type=triggers[0].job_type, grips=grips, worker="w1", celery_task_id="celery-1"
+            job_type=triggers[0].job_type, tokens=tokens, worker="w1", celery_task_id="celery-1"
         )
 
     yield run
     runner.close()
     reports._notes.submit(lambda: connection.close()).result(10)
-    if THIS._keeper is not None:
-        close_connection_of(THIS._keeper)
+    if THIS._renewer is not None:
+        close_connection_of(THIS._renewer)
 
 
 def _nothing(*_: object) -> None:
@@ -124,7 +124,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(eq=False)
 class Told:
-    """A batch that only tells what the keeper asks of it."""
+    """A batch that only tells what the renewer asks of it."""
 
     hold: Hold = field(default_factory=lambda: Hold({}))
     flush_if_due: Callable[[], None] = _nothing
@@ -134,15 +134,15 @@ class Told:
     hand_back: Callable[[], None] = _nothing
 
 
-def close_connection_of(keeper: Keeper) -> None:
-    """The keeper's thread stays, as in a worker; its connection must not outlive the test's database."""
+def close_connection_of(renewer: LeaseRenewer) -> None:
+    """The renewer's thread stays, as in a worker; its connection must not outlive the test's database."""
     closed = threading.Event()
 
     def close() -> None:
         connection.close()
         closed.set()
 
-    with keeper.keeping(Told(flush_if_due=close)):
+    with renewer.renewing(Told(flush_if_due=close)):
         assert closed.wait(10)
 
 

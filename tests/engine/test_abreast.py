@@ -11,7 +11,7 @@ from django.db import DataError, IntegrityError, InternalError, connection
 from jobs.conf import engine_settings
 from jobs.engine import cycle as module
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane
+from jobs.engine.dispatcher import QueueConfig
 from jobs.engine.leader import Leader
 from jobs.models import Job, Lease, Trigger
 from jobs.store import dispatch as dispatch_store
@@ -27,7 +27,7 @@ JOBS = 5 * BATCH
 
 
 @pytest.fixture
-def crowd() -> list[Job]:
+def burst() -> list[Job]:
     """Jobs that all fire now, and in a minute again."""
     tenant, at = make_tenant(), factories.now()
     return [make_job(tenant, next_fire_at=at, interval=MINUTE, created_at=at - MINUTE) for _ in range(JOBS)]
@@ -53,9 +53,9 @@ def cycle(job_types: None, broker: Broker) -> Iterator[Cycle]:
     found = Cycle(
         # Nobody takes from the queue here: measured in a slow moment, its window would shrink to what is taken.
         settings=engine_settings().model_copy(
-            update={"materialize_batch": BATCH, "look_ahead_seconds": 1.0, "queue_window_lowest": JOBS}
+            update={"materialize_batch": BATCH, "look_ahead_seconds": 1.0, "queue_window_min": JOBS}
         ),
-        lanes=lambda: {"noop": Lane(None, 100)},
+        configs=lambda: {"noop": QueueConfig(None, 100)},
         publish=broker.publish,
         abreast=True,
     )
@@ -74,23 +74,23 @@ def turn_until(cycle: Cycle, done: Callable[[], Any]) -> None:
 
 
 def all_queued(broker: Broker) -> bool:
-    return len(broker.grips) >= JOBS
+    return len(broker.tokens) >= JOBS
 
 
 class TestThreads:
     def test_queue_each_firing_of_a_crowd_once(
-        self, cycle: Cycle, broker: Broker, crowd: list[Job], threads: list[str]
+        self, cycle: Cycle, broker: Broker, burst: list[Job], threads: list[str]
     ) -> None:
         turn_until(cycle, lambda: all_queued(broker))
         cycle.close()
         assert Counter(Trigger.objects.values_list("job_id", flat=True)) == dict.fromkeys(
-            [job.id for job in crowd], 1
+            [job.id for job in burst], 1
         )
-        assert len({grip.id for grip in broker.grips}) == len(broker.grips) == JOBS
+        assert len({token.id for token in broker.tokens}) == len(broker.tokens) == JOBS
         assert set(threads) == {"firing"}
 
     def test_survive_a_database_that_goes_away_under_them(
-        self, cycle: Cycle, broker: Broker, crowd: list[Job], monkeypatch: pytest.MonkeyPatch
+        self, cycle: Cycle, broker: Broker, burst: list[Job], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         whole = module.materialize
         monkeypatch.setattr("jobs.engine.steps.abreast.AWAY_SECONDS", 0.05)
@@ -107,7 +107,7 @@ class TestThreads:
         assert Trigger.objects.count() == JOBS
 
     def test_of_a_deposed_leader_write_nothing(
-        self, cycle: Cycle, crowd: list[Job], monkeypatch: pytest.MonkeyPatch
+        self, cycle: Cycle, burst: list[Job], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         whole, passes = module.materialize, list[int]()
 
@@ -155,7 +155,7 @@ class TestDispatch:
         cycle.steps[name]._work = work
         turn_until(cycle, hangs.is_set)
         trigger = make_trigger()
-        turn_until(cycle, lambda: [grip.id for grip in broker.grips] == [trigger.id])
+        turn_until(cycle, lambda: [token.id for token in broker.tokens] == [trigger.id])
         over.set()
 
     @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ class TestDispatch:
         cycle.steps[name]._work = work
         turn_until(cycle, lambda: cycle.steps[name].failing_seconds)
         trigger = make_trigger()
-        turn_until(cycle, lambda: [grip.id for grip in broker.grips] == [trigger.id])
+        turn_until(cycle, lambda: [token.id for token in broker.tokens] == [trigger.id])
         assert cycle.steps[name].figures().failures
 
-    def test_that_fails_does_not_end_the_others_nor_the_process(self, cycle: Cycle, crowd: list[Job]) -> None:
+    def test_that_fails_does_not_end_the_others_nor_the_process(self, cycle: Cycle, burst: list[Job]) -> None:
         def work(_: Any) -> bool:
             raise IntegrityError("no")
 
@@ -207,7 +207,7 @@ class TestDispatch:
         dispatching._failing_since -= module.GIVE_UP_SECONDS
         dispatching.hurry()
         cycle.tick()
-        assert (cycle.leading, cycle.leader.reign) == (False, None)
+        assert (cycle.leading, cycle.leader.leadership) == (False, None)
         cycle.tick()
-        assert cycle.leader.reign is None, "a standby may take it"
+        assert cycle.leader.leadership is None, "a standby may take it"
         assert Leader(lease=10 * SECOND).lead() is not None

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jobs.actions import jobs as actions
-from jobs.actions.audit import RETENTION_MARGIN, audit
 from jobs.actions.backfill import backfill_job
+from jobs.actions.ledger_audit import RETENTION_MARGIN, audit
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.engine.housekeeper import Housekeeper
@@ -143,7 +143,7 @@ class TestRetention:
         for tenth in range(1, 13):
             clock(tenth * 10 * DAY)
             engine.turn()
-            catch_ups.step(reign=factories.ANYONE, budget=HOUR)
+            catch_ups.step(leadership=factories.ANYONE, budget=HOUR)
             changes = {"schedule": {"every_seconds": 3600 + tenth}}
             actions.update_job(tenant=job.tenant, job_id=job.id, changes=changes)
             if tenth % 3 == 0:

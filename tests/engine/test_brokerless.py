@@ -22,12 +22,12 @@ from jobs.engine.worker.process import THIS
 from jobs.models import Message as Row
 from jobs.models.fields import new_id
 from jobs.store.dispatch import messages
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from scheduler_project.celery import _prepare_to_go_without_broker, _supported_pool
 from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import Beat, Perform, queued
-from tests.factories import attempts, grip, make_job, make_triggers, states
+from tests.factories import attempts, claim_token, make_job, make_triggers, states
 
 NOBODY = "redis://127.0.0.1:1/0"
 
@@ -55,13 +55,13 @@ class TestPublisher:
         publisher = Publisher(app)
         assert not publisher.ready()
         with pytest.raises(PublishError):
-            publisher([Message("noop", (Grip(new_id(), 1),))])
+            publisher([Message("noop", (ClaimToken(new_id(), 1),))])
 
     def test_goes_another_way_until_the_broker_is_back(self, app: Celery) -> None:
         reachable, app.conf.broker_url = app.conf.broker_url, NOBODY
         instead: list[Message] = []
         publisher = Publisher(app, instead=instead.extend)
-        message = Message("noop", (Grip(new_id(), 1),))
+        message = Message("noop", (ClaimToken(new_id(), 1),))
         assert publisher.ready()
         publisher([message])
         assert instead == [message]
@@ -74,11 +74,11 @@ class TestPublisher:
             queue = Queue("jobs.noop", exchange="", routing_key="jobs.noop")(channel)
             sent = queue.get(no_ack=True)
             # What workers of the versions before and after read; it may be added to, and nothing taken away.
-            assert sent.payload[0] == [[[str(message.grips[0].id), 1]]]
+            assert sent.payload[0] == [[[str(message.tokens[0].id), 1]]]
             assert sent.payload[1] == {}
             assert sent.headers["task"] == "jobs.noop"
             assert sent.headers.keys() >= {"lang", "task", "id"}
-            assert sent.headers["argsrepr"] == f"noop: 1 trigger, {message.grips[0].id}"
+            assert sent.headers["argsrepr"] == f"noop: 1 trigger, {message.tokens[0].id}"
         publisher.close()
 
     def test_spends_little_of_its_time_on_a_broker_that_hangs(
@@ -100,12 +100,12 @@ class TestPublisher:
 @pytest.mark.django_db
 class TestMessages:
     def test_are_taken_oldest_first_by_whoever_serves_their_type(self) -> None:
-        grips = [Grip(new_id(), fence) for fence in range(3)]
-        messages.put([("noop", grips[:1]), ("webhook", grips[1:2]), ("noop", grips[2:])])
+        tokens = [ClaimToken(new_id(), fence) for fence in range(3)]
+        messages.put([("noop", tokens[:1]), ("webhook", tokens[1:2]), ("noop", tokens[2:])])
         taken = [messages.take(["noop", "other"]) for _ in range(3)]
         assert [message and message.items for message in taken] == [
-            [[str(grips[0].id), 0]],
-            [[str(grips[2].id), 2]],
+            [[str(tokens[0].id), 0]],
+            [[str(tokens[2].id), 2]],
             None,
         ]
         assert left() == 1
@@ -121,7 +121,7 @@ class TestMessages:
 @pytest.mark.django_db(transaction=True)
 class TestTakers:
     def test_never_share_a_message(self) -> None:
-        messages.put([("noop", [Grip(new_id(), number)]) for number in range(60)])
+        messages.put([("noop", [ClaimToken(new_id(), number)]) for number in range(60)])
         fences: list[int] = []
 
         def take_all() -> None:
@@ -147,7 +147,7 @@ class TestTakers:
 
         without = taker(perform=perform)
         without.start()
-        messages.put([("noop", [Grip(new_id(), 1)]), ("noop", [Grip(new_id(), 2)])])
+        messages.put([("noop", [ClaimToken(new_id(), 1)]), ("noop", [ClaimToken(new_id(), 2)])])
         wait_until(lambda: len(performed) == 2)
         without.stop()
         messages.put([("noop", [])])
@@ -178,7 +178,7 @@ class TestBrokerless:
     def test_does_nothing_with_a_message_that_came_the_other_way_too(self, perform: Perform) -> None:
         trigger = queued("noop")
         for _ in range(2):
-            messages.put([("noop", [grip(trigger)])])
+            messages.put([("noop", [claim_token(trigger)])])
         perform(trigger)
         without = taker()
         assert without.turn()

@@ -10,12 +10,12 @@ from django.db import connection
 
 from jobs.core.calendar import plans
 from jobs.engine import cycle as module
-from jobs.engine.dispatcher import SINGLE_MESSAGES, Lane, Message, messages
+from jobs.engine.dispatcher import SINGLE_MESSAGES, Message, QueueConfig, messages
 from jobs.engine.firing import materializer
 from jobs.models import Job, Lease, Trigger
 from jobs.store.dispatch import Queued
 from jobs.store.dispatch import queues as dispatch_queues
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from jobs.store.jobs import schedule_of
 from stage.waiting import wait_until
 from tests import factories
@@ -45,11 +45,11 @@ def alive(other: Any, pid: int) -> bool:
 
 
 def packed(
-    queued: Sequence[Queued], lanes: Mapping[str, Lane], *, before: int = 0, full: str = ""
+    queued: Sequence[Queued], configs: Mapping[str, QueueConfig], *, before: int = 0, full: str = ""
 ) -> list[Message]:
     """The messages of a dispatch while ``before`` of each type are queued already."""
     depths = {name: before + count for name, count in Counter(item.job_type for item in queued).items()}
-    return messages(queued, lanes, depths=depths, full=full)
+    return messages(queued, configs, depths=depths, full=full)
 
 
 @pytest.mark.django_db
@@ -64,7 +64,7 @@ class TestTurn:
         beat.step()
         [message] = broker.messages
         first = Trigger.objects.get(job=job, scheduled_for=job.created_at + 10 * SECOND)
-        assert (message.job_type, message.grips) == ("noop", (Grip(first.id, 1),))
+        assert (message.job_type, message.tokens) == ("noop", (ClaimToken(first.id, 1),))
         assert state_of(first) == ("queued", "")
 
     def test_sleeps_no_longer_than_until_the_next_trigger_is_due(self, beat: Beat) -> None:
@@ -81,10 +81,10 @@ class TestTurn:
     def test_looks_less_often_for_room_in_queues_that_hold_enough(
         self, make_beat: Callable[..., Beat]
     ) -> None:
-        beat = make_beat(leader_election=False, queue_window_first=16)
+        beat = make_beat(leader_election=False, queue_window_initial=16)
         make_triggers(make_job(), 40)
         assert beat.step() == module.BLOCKED_SECONDS, "the queue was empty"
-        queued = [grip.id for grip in beat.broker.grips]
+        queued = [token.id for token in beat.broker.tokens]
         Trigger.objects.filter(id__in=queued[:4]).update(state="succeeded")
         assert beat.step() == module.AMPLE_SECONDS
         make_trigger(make_job(), due_at=factories.now() + timedelta(milliseconds=60))
@@ -97,7 +97,7 @@ class TestTurn:
         beat = make_beat(dispatch_batch=3)
         make_triggers(make_job(), 7)
         assert [beat.turn() == 0 for _ in range(3)] == [True, True, False]
-        assert len(beat.broker.grips) == 7
+        assert len(beat.broker.tokens) == 7
 
     def test_completes_a_one_time_job_that_has_run(self, beat: Beat) -> None:
         moment = factories.now()
@@ -122,7 +122,7 @@ class TestTurn:
         assert broker.messages == []
         leader.cycle.leader.hand_over()
         standby.turn()
-        assert len(broker.grips) == 1
+        assert len(broker.tokens) == 1
 
     def test_measures_the_clock_of_a_leader_and_of_a_standby(self, make_beat: Callable[..., Beat]) -> None:
         leader, standby = make_beat(), make_beat()
@@ -152,7 +152,7 @@ class TestTurn:
         assert instants(job)
         broker.up = True
         beat.step()
-        assert {grip.id for grip in broker.grips} == {lost.id, waiting.id}
+        assert {token.id for token in broker.tokens} == {lost.id, waiting.id}
 
     def test_without_election_works_beside_another(
         self, make_beat: Callable[..., Beat], clock: Clock
@@ -163,7 +163,7 @@ class TestTurn:
             clock(second * SECOND)
             for beat in beats:
                 beat.step()
-        ids = [grip.id for grip in beats[0].broker.grips]
+        ids = [token.id for token in beats[0].broker.tokens]
         queued = Trigger.objects.filter(job=job, state="queued").order_by("scheduled_for")
         assert ids == list(queued.values_list("id", flat=True))
         assert len(ids) > 5
@@ -177,11 +177,11 @@ class TestPublish:
         broker.breaks = True
         beat.turn()
         assert [(row(t)["state"], row(t)["fence"]) for t in triggers] == [("pending", 1)] * 3
-        [sent] = broker.grips
+        [sent] = broker.tokens
         broker.breaks = False
         broker.messages.clear()
         beat.turn()
-        assert {grip.fence for grip in broker.grips} == {2}
+        assert {token.fence for token in broker.tokens} == {2}
         stale = Trigger.objects.get(id=sent.id)
         stale.fence = sent.fence
         assert claim(stale) == []
@@ -194,11 +194,11 @@ class TestPublish:
         factories.dispatch()
         clock(29 * SECOND)
         beat.step()
-        assert broker.grips == []
+        assert broker.tokens == []
         clock(31 * SECOND)
         beat.step()
         beat.step()
-        assert broker.grips == [Grip(trigger.id, 2)]
+        assert broker.tokens == [ClaimToken(trigger.id, 2)]
 
     @pytest.mark.parametrize(("age", "taken_back"), [(4 * SECOND, False), (6 * SECOND, True)])
     def test_of_a_dead_leader_is_made_up_for_by_its_successor_at_once(
@@ -206,11 +206,11 @@ class TestPublish:
     ) -> None:
         trigger = make_trigger(state="queued", queued_at=factories.now() - age)
         make_beat().turn()
-        assert broker.grips == [Grip(trigger.id, 2)] * taken_back
+        assert broker.tokens == [ClaimToken(trigger.id, 2)] * taken_back
 
     def test_sends_one_trigger_a_message_while_little_is_due(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(SINGLE_MESSAGES)]
-        assert [len(m.grips) for m in packed(queued, {"a": Lane(None, 100)})] == [1] * len(queued)
+        assert [len(m.tokens) for m in packed(queued, {"a": QueueConfig(None, 100)})] == [1] * len(queued)
 
     @pytest.mark.parametrize(
         ("number", "batch_size", "longest"), [(64, 100, 4), (1000, 100, 100), (1000, 5, 5)]
@@ -219,14 +219,14 @@ class TestPublish:
         self, number: int, batch_size: int, longest: int
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
-        found = packed(queued, {"a": Lane(None, batch_size)})
-        assert max(len(m.grips) for m in found) == longest
-        assert [grip.id for m in found for grip in m.grips] == [item.id for item in queued]
+        found = packed(queued, {"a": QueueConfig(None, batch_size)})
+        assert max(len(m.tokens) for m in found) == longest
+        assert [token.id for m in found for token in m.tokens] == [item.id for item in queued]
 
     @pytest.mark.parametrize(("before", "sizes"), [(0, [1] * 20), (30, [3] * 6 + [2]), (200, [20])])
     def test_packs_small_dispatches_too_while_workers_are_behind(self, before: int, sizes: list[int]) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(20)]
-        assert [len(m.grips) for m in packed(queued, {"a": Lane(None, 100)}, before=before)] == sizes
+        assert [len(m.tokens) for m in packed(queued, {"a": QueueConfig(None, 100)}, before=before)] == sizes
 
     @pytest.mark.parametrize(
         ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 1), (False, "a", 1)]
@@ -235,32 +235,32 @@ class TestPublish:
         self, at_once: bool, full: str, largest: int
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(16)]
-        found = packed(queued, {"a": Lane(None, 50, at_once)}, full=full)
-        assert max(len(m.grips) for m in found) == largest
+        found = packed(queued, {"a": QueueConfig(None, 50, at_once)}, full=full)
+        assert max(len(m.tokens) for m in found) == largest
 
     def test_lets_a_suspect_travel_alone_and_the_others_as_before(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a", suspect=n in (0, 60)) for n in range(200)]
-        found = packed(queued, {"a": Lane(None, 50)})
-        assert [grip.id for m in found for grip in m.grips if len(m.grips) == 1][:2] == [
+        found = packed(queued, {"a": QueueConfig(None, 50)})
+        assert [token.id for m in found for token in m.tokens if len(m.tokens) == 1][:2] == [
             queued[0].id,
             queued[60].id,
         ]
-        assert sorted(len(m.grips) for m in found)[-3:] == [40, 40, 40]
-        assert {grip.id for m in found for grip in m.grips} == {item.id for item in queued}
+        assert sorted(len(m.tokens) for m in found)[-3:] == [40, 40, 40]
+        assert {token.id for m in found for token in m.tokens} == {item.id for item in queued}
 
     @pytest.mark.parametrize(("at_once", "sizes"), [(False, {1}), (True, {40})])
     def test_lets_what_may_start_once_travel_alone_unless_all_start_together(
         self, at_once: bool, sizes: set[int]
     ) -> None:
         queued = [Queued(factories.new_id(), 1, "a", at_most_once=True) for _ in range(200)]
-        found = packed(queued, {"a": Lane(None, 50, at_once)})
-        assert {len(m.grips) for m in found} == sizes
+        found = packed(queued, {"a": QueueConfig(None, 50, at_once)})
+        assert {len(m.tokens) for m in found} == sizes
 
     def test_never_mixes_job_types_in_a_message(self) -> None:
         queued = [Queued(factories.new_id(), 1, "ab"[n % 2]) for n in range(200)]
-        found = packed(queued, {"a": Lane(None, 50), "b": Lane(None, 50)})
+        found = packed(queued, {"a": QueueConfig(None, 50), "b": QueueConfig(None, 50)})
         kinds = {item.id: item.job_type for item in queued}
-        assert all({kinds[grip.id] for grip in m.grips} == {m.job_type} for m in found)
+        assert all({kinds[token.id] for token in m.tokens} == {m.job_type} for m in found)
 
 
 @pytest.mark.django_db
@@ -335,7 +335,7 @@ class TestDatabaseAway:
         assert beat.turn() == module.AWAY_SECONDS
         Lease.objects.update(expires_at=factories.now() - SECOND)
         beat.turn()
-        assert [grip.id for grip in broker.grips] == [trigger.id]
+        assert [token.id for token in broker.tokens] == [trigger.id]
 
     def test_takes_a_transaction_ended_for_idling_for_a_server_away(
         self, beat: Beat, broker: Broker, monkeypatch: pytest.MonkeyPatch
@@ -357,7 +357,7 @@ class TestDatabaseAway:
         other.close()
         Lease.objects.update(expires_at=factories.now() - SECOND)
         beat.turn()
-        assert [grip.id for grip in broker.grips] == [trigger.id]
+        assert [token.id for token in broker.tokens] == [trigger.id]
 
     def test_waits_for_a_standby_to_be_promoted(self, beat: Beat, broker: Broker) -> None:
         """Until then it answers, but takes no writes."""
@@ -366,7 +366,7 @@ class TestDatabaseAway:
             cursor.execute("SET default_transaction_read_only = on")
         assert beat.turn() == module.AWAY_SECONDS
         beat.turn()
-        assert [grip.id for grip in broker.grips] == [trigger.id]
+        assert [token.id for token in broker.tokens] == [trigger.id]
 
     def test_bounds_how_long_a_frozen_beat_keeps_tenants_locked(self, beat: Beat) -> None:
         connection.close()

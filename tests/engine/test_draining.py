@@ -10,7 +10,7 @@ from jobs.engine.worker.process import THIS
 from jobs.handlers import registry
 from jobs.models import Trigger
 from jobs.store import execution
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import queued
@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def in_hand(*triggers: Trigger, started: bool = True) -> batch.Batch:
     """A claimed batch whose handlers are at work, or have not begun."""
-    grips = [Grip(trigger.id, trigger.fence) for trigger in triggers]
+    tokens = [ClaimToken(trigger.id, trigger.fence) for trigger in triggers]
     rows = execution.claim(
-        grips=grips,
+        tokens=tokens,
         job_types=[triggers[0].job_type],
         worker="w1",
         celery_task_id="c",
         lease=timedelta(seconds=30),
     )
     kind = registry.get(triggers[0].job_type)
-    claimed = batch.Batch(kind, rows, settings=engine_settings(), runner=THIS.runner, keeper=THIS.keeper)
+    claimed = batch.Batch(kind, rows, settings=engine_settings(), runner=THIS.runner, renewer=THIS.renewer)
     for held in claimed.hold.held.values():
         held.deadline = 1.0 if started else None
     return claimed

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.actions import jobs as actions
-from jobs.actions.audit import audit
+from jobs.actions.ledger_audit import audit
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
@@ -68,7 +68,7 @@ def differences() -> list[tuple[str, Any]]:
 
 
 def decide() -> None:
-    CatchUps(pace=Pace()).step(reign=ANYONE, budget=MINUTE)
+    CatchUps(pace=Pace()).step(leadership=ANYONE, budget=MINUTE)
 
 
 @pytest.fixture

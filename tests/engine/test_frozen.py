@@ -23,7 +23,7 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     renew = execution.renew
 
     def counted(**arguments: Any) -> Any:
-        asked.append(len(arguments["grips"]))
+        asked.append(len(arguments["tokens"]))
         return renew(**arguments)
 
     monkeypatch.setattr(execution, "renew", counted)

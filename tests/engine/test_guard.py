@@ -10,12 +10,12 @@ from typing import Any
 import psutil
 import pytest
 
-from jobs.engine.worker.keeping import guard as module
-from jobs.engine.worker.keeping.guard import Guard
-from jobs.engine.worker.keeping.hands import MAX_ENTRIES, Hands
+from jobs.engine.worker.leases import guard as module
+from jobs.engine.worker.leases.guard import Guard
+from jobs.engine.worker.leases.hands import MAX_ENTRIES, Hands
 from jobs.models import Trigger
 from jobs.store import execution, lifecycle
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import queued
@@ -45,7 +45,7 @@ class Worker:
         """Claim as a worker does; the leases are almost over."""
         for trigger in triggers:
             execution.claim(
-                grips=[factories.grip(trigger)],
+                tokens=[factories.claim_token(trigger)],
                 job_types=[trigger.job_type],
                 worker="w1",
                 celery_task_id="",
@@ -58,7 +58,7 @@ class Worker:
                 self.hands.begin(expendable=expendable)
                 self.hands.beat(beat_at)
                 for trigger in triggers:
-                    entry = self.hands.note(Grip(trigger.id, 1))
+                    entry = self.hands.note(ClaimToken(trigger.id, 1))
                     own = deadline[trigger.id] if isinstance(deadline, dict) else deadline
                     self.hands.set_deadline(entry, own)
                 os.write(said, b"1")
@@ -175,14 +175,14 @@ class TestHands:
     def test_hold_as_many_as_there_is_room_for(self, monkeypatch: Any) -> None:
         hands = Hands()
         hands.begin(expendable=False)
-        grips = [Grip(factories.new_id(), number + 1) for number in range(MAX_ENTRIES + 1)]
-        entries = [hands.note(grip) for grip in grips]
+        tokens = [ClaimToken(factories.new_id(), number + 1) for number in range(MAX_ENTRIES + 1)]
+        entries = [hands.note(token) for token in tokens]
         assert entries[-1] == -1
         [slot] = hands.slots()
-        assert {noted.grip for noted in slot.noted} == set(grips[:-1])
+        assert {noted.token for noted in slot.noted} == set(tokens[:-1])
         for entry in entries:
             hands.set_deadline(entry, 5.0)
             hands.drop(entry)
         [slot] = hands.slots()
         assert slot.noted == []
-        assert hands.note(grips[0]) >= 0
+        assert hands.note(tokens[0]) >= 0

@@ -30,22 +30,22 @@ class TestLeader:
     def test_without_election_always_leads_and_never_asks(self) -> None:
         leader = Leader(lease=LEASE, election=False)
         with CaptureQueriesContext(connection) as queries:
-            reign = leader.lead()
+            leadership = leader.lead()
             leader.step_down()
             leader.hand_over()
-            assert reign is not None
-            assert (leader.lead(), reign.term) == (reign, None)
+            assert leadership is not None
+            assert (leader.lead(), leadership.term) == (leadership, None)
         assert len(queries) == 0
 
     def test_renews_at_a_third_of_the_lease(self) -> None:
         leader = Leader(lease=LEASE)
-        reign = leader.lead()
+        leadership = leader.lead()
         with CaptureQueriesContext(connection) as queries:
-            assert leader.lead() is reign
+            assert leader.lead() is leadership
         assert len(queries) == 0
         before = Lease.objects.get().expires_at
         leader._renew_after = 0.0
-        assert leader.lead() is reign
+        assert leader.lead() is leadership
         assert Lease.objects.get().expires_at > before
 
     def test_stops_leading_when_the_renewal_fails(self) -> None:
@@ -65,9 +65,9 @@ class TestLeader:
         old.step_down()
         assert new.lead() is None
         clock(LEASE + timedelta(seconds=1))
-        reign = new.lead()
-        assert reign is not None
-        assert reign.term == 2
+        leadership = new.lead()
+        assert leadership is not None
+        assert leadership.term == 2
 
     def test_hands_over_at_once(self) -> None:
         old, new = Leader(lease=LEASE), Leader(lease=LEASE)
@@ -85,16 +85,16 @@ class TestLeader:
         leader.lead()
         clock(LEASE + timedelta(seconds=1))
         leader._renew_after = 0.0
-        reign = leader.lead()
-        assert (reign and reign.term, leader.inheritances) == (3, before)
+        leadership = leader.lead()
+        assert (leadership and leadership.term, leader.inheritances) == (3, before)
 
     def test_that_gives_up_leaves_its_leases_to_another(self, clock: Callable[..., None]) -> None:
         old, new = Leader(lease=LEASE), Leader(lease=LEASE)
         old.lead()
         old.give_up()
         assert old.lead() is None
-        reign = new.lead()
-        assert (reign and reign.term, new.inheritances) == (2, 1), "who knows what it left"
+        leadership = new.lead()
+        assert (leadership and leadership.term, new.inheritances) == (2, 1), "who knows what it left"
         clock(2 * LEASE)
         assert old.lead() is not None, "that one is gone"
 

@@ -96,8 +96,8 @@ class TestBuckets:
         assert buckets.take(mine, 3).granted == 3
         assert buckets.available(mine) == 2
         assert buckets.take(mine, 9).granted == 2
-        standing = buckets.take(mine, 1)
-        assert (standing.granted, standing.remaining, 90 < standing.retry_after_seconds <= 100) == (
+        status = buckets.take(mine, 1)
+        assert (status.granted, status.remaining, 90 < status.retry_after_seconds <= 100) == (
             0,
             0,
             True,

@@ -49,7 +49,7 @@ class Gate:
 
 @pytest.fixture
 def short_leases(perform: Perform, settings: Any) -> None:
-    """Before the first message: the keeper learns then how long leases are, and when to renew them."""
+    """Before the first message: the renewer learns then how long leases are, and when to renew them."""
     settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
 
 

@@ -263,7 +263,7 @@ class TestNineDays:
         zone = {"cron_dialect": "quartz", "timezone": "America/New_York", "next_fire_at": since + SECOND}
         jobs = [make_every(1, misfire_policy="skip"), make_every(1, misfire_policy="skip", **cron, **zone)]
         clock(3 * 365 * DAY)
-        materializer.materialize(reign=ANYONE, look_ahead=SECOND, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=SECOND, limit=10)
         CatchUps(pace=Pace(monotonic=Time()))._decide(ANYONE, deadline=float("inf"))
         for job in jobs:
             [(reason, number)] = ranges(job)
@@ -292,7 +292,7 @@ class TestAStep:
     def job(self, clock: Clock) -> Job:
         job = make_every(60, misfire_policy="fire_once")
         clock(9 * DAY + 30 * SECOND)
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10)
         return job
 
     def test_that_died_between_its_writes_is_repeated_whole(
@@ -306,10 +306,10 @@ class TestAStep:
         with monkeypatch.context() as patch:
             patch.setattr(catchup.walk, "advance", die)
             with pytest.raises(RuntimeError):
-                catch_ups.step(reign=ANYONE, budget=BUDGET)
+                catch_ups.step(leadership=ANYONE, budget=BUDGET)
         assert ranges(job) == []
-        CatchUps(pace=Pace(monotonic=Time())).step(reign=ANYONE, budget=BUDGET)
-        CatchUps(pace=Pace(monotonic=Time())).step(reign=ANYONE, budget=BUDGET)
+        CatchUps(pace=Pace(monotonic=Time())).step(leadership=ANYONE, budget=BUDGET)
+        CatchUps(pace=Pace(monotonic=Time())).step(leadership=ANYONE, budget=BUDGET)
         assert unaccounted(job) == []
 
     def test_goes_on_where_another_beat_left_off(self, job: Job) -> None:
@@ -322,22 +322,22 @@ class TestAStep:
         before = CatchUp.objects.values().get()
         deposed = factories.take_lease()
         factories.set_clock(10 * DAY)
-        CatchUps(pace=Pace(monotonic=Time())).step(reign=deposed, budget=BUDGET)
+        CatchUps(pace=Pace(monotonic=Time())).step(leadership=deposed, budget=BUDGET)
         assert CatchUp.objects.values().get() == before
 
     def test_leaves_a_paused_job_alone(self, job: Job) -> None:
         before = CatchUp.objects.values().get()
         Job.objects.update(status="paused")
-        CatchUps(pace=Pace(monotonic=Time())).step(reign=ANYONE, budget=BUDGET)
+        CatchUps(pace=Pace(monotonic=Time())).step(leadership=ANYONE, budget=BUDGET)
         assert CatchUp.objects.values().get() == before
 
     def test_pauses_a_job_whose_schedule_is_broken(self, job: Job) -> None:
         other = make_every(
             60, misfire_policy="skip", created_at=factories.now() - HOUR, next_fire_at=factories.now() - HOUR
         )
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10)
         Job.objects.filter(id=job.id).update(schedule_type="cron", cron_expression="no cron")
-        CatchUps(pace=Pace(monotonic=Time())).step(reign=ANYONE, budget=BUDGET)
+        CatchUps(pace=Pace(monotonic=Time())).step(leadership=ANYONE, budget=BUDGET)
         job.refresh_from_db()
         assert (job.status, CatchUp.objects.get(job=other).finished_at is not None) == ("paused", True)
 
@@ -345,10 +345,10 @@ class TestAStep:
         make_every(
             60, misfire_policy="skip", created_at=factories.now() - HOUR, next_fire_at=factories.now() - HOUR
         )
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10)
         seconds = count()
         catch_ups = CatchUps(pace=Pace(monotonic=Time()), monotonic=lambda: next(seconds))
-        assert catch_ups.step(reign=ANYONE, budget=2 * SECOND)
+        assert catch_ups.step(leadership=ANYONE, budget=2 * SECOND)
         assert [caught.skipped > 0 for caught in CatchUp.objects.order_by("id")] == [True, False]
 
 
@@ -366,7 +366,7 @@ class TestALateFiring:
         before = Trigger.objects.filter(job=job, origin="catchup").count()
         self.pace.note(job.tenant_id, 60_000)
         self.time.seconds += 10
-        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        catch_ups.step(leadership=ANYONE, budget=BUDGET)
         return Trigger.objects.filter(job=job, origin="catchup").count() - before
 
     def test_of_a_job_that_runs_one_at_a_time_comes_when_no_other_is_due_or_under_way(
@@ -374,7 +374,7 @@ class TestALateFiring:
     ) -> None:
         job = make_every(60, misfire_policy="fire_all", overlap_policy="queue")
         clock(2 * HOUR)
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10)
         on_time = Trigger.objects.filter(job=job, due_at__lte=factories.now())
         assert self.run(catch_ups, job) == 0
         for state in ("queued", "running"):
@@ -390,7 +390,7 @@ class TestALateFiring:
     ) -> None:
         job = make_every(60, misfire_policy="fire_all", overlap_policy="allow")
         clock(2 * HOUR)
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10)
         assert [self.run(catch_ups, job) for _ in range(2)] == [catchup.VISIT, 0]
         Trigger.objects.filter(id__in=Trigger.objects.filter(origin="catchup")[:3]).update(state="succeeded")
         assert self.run(catch_ups, job) == 3
@@ -466,10 +466,10 @@ class TestThePace:
         clock(DAY)
         pace = Pace(monotonic=time)
         catch_ups = CatchUps(pace=pace)
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=100, pace=pace)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=100, pace=pace)
         assert pace.per_second(tenant.id) == pytest.approx(3, rel=0.1)
         for _ in range(400):
-            catch_ups.step(reign=ANYONE, budget=BUDGET)
+            catch_ups.step(leadership=ANYONE, budget=BUDGET)
             Trigger.objects.filter(origin="catchup").update(state="succeeded")
             time.seconds += 0.25
             pace.note(tenant.id, 0)
@@ -482,9 +482,9 @@ class TestThePace:
         job, time = make_every(10, misfire_policy="fire_all"), Time()
         clock(DAY)
         pace = Pace(monotonic=time)
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=100, pace=pace)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=100, pace=pace)
         catch_ups = CatchUps(pace=pace)
         for _ in range(100):
-            catch_ups.step(reign=ANYONE, budget=BUDGET)
+            catch_ups.step(leadership=ANYONE, budget=BUDGET)
             time.seconds += 1
         assert Trigger.objects.filter(job=job, origin="catchup").count() == 2

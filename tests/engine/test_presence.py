@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.engine.worker import presence
-from jobs.engine.worker.presence import Presence, Standing
+from jobs.engine.worker.presence import Presence, WorkerStatus
 from jobs.store.insight import clocks, workers
 from stage.waiting import wait_until
 
@@ -16,7 +16,7 @@ def names() -> list[str]:
 
 class TestPresence:
     def test_is_announced_at_once_and_ends_when_the_worker_leaves(self) -> None:
-        there = Presence(name="w1", standing=lambda: Standing(["jobs.noop"], 4))
+        there = Presence(name="w1", status=lambda: WorkerStatus(["jobs.noop"], 4))
         there.start()
         wait_until(lambda: names() == ["w1"])
         there.leave()
@@ -27,18 +27,18 @@ class TestPresence:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
-        standing: list[Standing | None] = [None]
+        status: list[WorkerStatus | None] = [None]
         asked = []
 
-        def stand() -> Standing | None:
+        def stand() -> WorkerStatus | None:
             asked.append(True)
-            return standing[0]
+            return status[0]
 
-        there = Presence(name="w1", standing=stand)
+        there = Presence(name="w1", status=stand)
         there.start()
         wait_until(lambda: len(asked) > 1)
         assert names() == []
-        standing[0] = Standing(["jobs.noop"], 4)
+        status[0] = WorkerStatus(["jobs.noop"], 4)
         wait_until(lambda: names() == ["w1"])
         there.leave()
         wait_until(lambda: names() == [])
@@ -48,7 +48,7 @@ class TestPresence:
     ) -> None:
         monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
         first, second = (
-            Presence(name="celery@host", standing=lambda queue=queue: Standing([queue], 1))
+            Presence(name="celery@host", status=lambda queue=queue: WorkerStatus([queue], 1))
             for queue in ("jobs.webhook", "jobs.noop")
         )
         first.start()
@@ -71,11 +71,11 @@ class TestPresence:
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=1, process="7-gone")
         asked: list[bool] = []
 
-        def stand() -> Standing:
+        def stand() -> WorkerStatus:
             asked.append(True)
-            return Standing(["jobs.webhook"], 1)
+            return WorkerStatus(["jobs.webhook"], 1)
 
-        there = Presence(name="w1", standing=stand)
+        there = Presence(name="w1", status=stand)
         there.start()
         wait_until(lambda: len(asked) > 5)
         assert names() == ["w1"]
@@ -85,7 +85,7 @@ class TestPresence:
 
     def test_measures_its_machines_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
-        there = Presence(name="w1", standing=lambda: None)
+        there = Presence(name="w1", status=lambda: None)
         there.start()
         [row] = wait_until(clocks.present)
         assert row.name == "w1"
@@ -102,7 +102,7 @@ class TestPresence:
                 raise presence.db.DISCONNECTED[0]("gone")
 
         monkeypatch.setattr(workers, "announce", announce)
-        there = Presence(name="w1", standing=lambda: Standing([], 1))
+        there = Presence(name="w1", status=lambda: WorkerStatus([], 1))
         there.start()
         wait_until(lambda: len(announced) > 1)
         there.leave()

@@ -9,7 +9,7 @@ from django_celery_results.models import TaskResult
 
 from jobs.engine import worker
 from jobs.models import Trigger
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from jobs.tasks import parse_items
 from scheduler_project.celery import app
 from tests import factories
@@ -20,7 +20,7 @@ from tests.factories import attempts
 class TestParseItems:
     def test_reads_what_the_publisher_sends(self) -> None:
         one, two = factories.new_id(), factories.new_id()
-        assert parse_items([[str(one), 1], (str(two), 7)]) == [Grip(one, 1), Grip(two, 7)]
+        assert parse_items([[str(one), 1], (str(two), 7)]) == [ClaimToken(one, 1), ClaimToken(two, 7)]
 
     @pytest.mark.parametrize(
         "items",
@@ -44,11 +44,11 @@ class TestParseItems:
 
     def test_ignores_what_a_later_version_adds_to_an_item(self) -> None:
         trigger_id = factories.new_id()
-        assert parse_items([[str(trigger_id), 1, {"trace": "a"}, 7]]) == [Grip(trigger_id, 1)]
+        assert parse_items([[str(trigger_id), 1, {"trace": "a"}, 7]]) == [ClaimToken(trigger_id, 1)]
 
     def test_keeps_the_good_items_of_a_bad_message(self) -> None:
         trigger_id = factories.new_id()
-        assert parse_items(["x", [str(trigger_id), 1], None]) == [Grip(trigger_id, 1)]
+        assert parse_items(["x", [str(trigger_id), 1], None]) == [ClaimToken(trigger_id, 1)]
 
 
 @pytest.mark.django_db(transaction=True)

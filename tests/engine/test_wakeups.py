@@ -310,7 +310,7 @@ class TestSleep:
         assert 0 < sending.counts["spared"] < 200
 
     def test_looks_again_when_something_due_made_it_turn_too_soon(self, nap: Sleep) -> None:
-        nap._listener._clapper.send(b"\0")
+        nap._listener._writer.send(b"\0")
         assert nap(0.0, listening=True) is False
         began = time.monotonic()
         nap(LONG, listening=True)

@@ -277,7 +277,7 @@ class TestAtMostOnce:
         assert state_of(trigger) == ("dead", "lost")
         clock(4 * factories.MINUTE)
         beat.step()
-        assert (starts, beat.broker.grips, attempts(trigger)[0].state) == ([1], [], "stale")
+        assert (starts, beat.broker.tokens, attempts(trigger)[0].state) == ([1], [], "stale")
 
 
 class TestMessages:
@@ -295,7 +295,7 @@ class TestMessages:
             alive = {id(found) for found in gc.get_objects() if type(found) is batch.Batch}
         finally:
             gc.enable()
-        # The keeper may have one in sight.
+        # The renewer may have one in sight.
         assert len(alive - before) <= 2
 
     def test_whose_triggers_are_all_stale_do_nothing(self, perform: Perform, handler: Register) -> None:
@@ -483,7 +483,7 @@ class TestATransactionLeftOpen:
         assert "No such account." in attempts(trigger)[0].error_message
 
 
-class TestKeeper:
+class TestLeaseRenewer:
     @pytest.fixture(autouse=True)
     def _short_lease(self, perform: Perform, settings: Any) -> None:
         settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
@@ -560,7 +560,7 @@ class TestKeeper:
         def first_loses_second(ctx: Context, payload: dict[str, Any]) -> None:
             called.append(ctx.trigger_id)
             Trigger.objects.filter(id=second.id).update(state="retrying", fence=2)
-            held = THIS.keeper._kept[0].hold.held[second.id]
+            held = THIS.renewer._batches[0].hold.held[second.id]
             wait_until(lambda: held.lost)
 
         name = handler(first_loses_second, batch_size=2)
@@ -595,12 +595,12 @@ import json, signal, sys, time
 import django; django.setup()
 from uuid import UUID
 from jobs.engine import worker
-from jobs.engine.worker.keeping import keeper
+from jobs.engine.worker.leases import renewer
 from jobs.handlers import job_type
 from jobs.models import Trigger
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 
-keeper.NOTICE_SECONDS = 0.2
+renewer.NOTICE_SECONDS = 0.2
 worker.be_expendable()
 
 @job_type("test.stuck", batch_size=3)
@@ -619,8 +619,8 @@ async def blocks(ctx, payload):
     import asyncio
     await asyncio.Event().wait()
 
-grips = [Grip(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[2])]
-worker.perform(job_type=sys.argv[1], grips=grips, worker="w1", celery_task_id="c")
+tokens = [ClaimToken(UUID(trigger_id), fence) for trigger_id, fence in json.loads(sys.argv[2])]
+worker.perform(job_type=sys.argv[1], tokens=tokens, worker="w1", celery_task_id="c")
 worker.wait_for_the_rest()
 """
 

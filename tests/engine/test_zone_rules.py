@@ -53,7 +53,7 @@ def next_fire_at(job: Job) -> datetime | None:
 
 
 def fire() -> None:
-    materialize(reign=ANYONE, look_ahead=MINUTE, limit=100)
+    materialize(leadership=ANYONE, look_ahead=MINUTE, limit=100)
 
 
 def instants(job: Job) -> list[datetime]:

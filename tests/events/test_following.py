@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from jobs.models import Job
 from jobs.models.fields import new_id
-from jobs.store import db as store
+from jobs.store import db as database
 from jobs.store.events import START, Place
 from tests.factories import make_job, make_tenant
 from tests.interfaces.api.caller import Caller
@@ -236,6 +236,6 @@ class TestPlans:
             )
             cursor.execute(f"ANALYZE {table}")
         parameters = {"tenant_id": 7, "after_xid": "100", "after_id": 1, "limit": 100, "object_id": OBJECT}
-        found = list(nodes(plan_of(store.all_queries()[query], parameters)))
+        found = list(nodes(plan_of(database.all_queries()[query], parameters)))
         assert [node["Index Name"] for node in found if "Index Name" in node] == [index]
         assert [node["Node Type"] for node in found if "Sort" in node["Node Type"]] == []

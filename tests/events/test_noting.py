@@ -12,8 +12,8 @@ from jobs.core.states import AttemptState, TriggerState
 from jobs.models import Event, Job
 from jobs.store import db, events, execution, jobs, reap
 from jobs.store.catchup import ledger
-from jobs.store.execution import Grip
-from jobs.store.reap import Surrender, Verdict
+from jobs.store.execution import ClaimToken
+from jobs.store.reap import Recovery, Release
 from tests.factories import (
     ANYONE,
     HOUR,
@@ -141,14 +141,14 @@ class TestTriggers:
 
     def test_tell_of_what_reap_buries(self) -> None:
         trigger, _ = make_running(lease_expires_at=now() - MINUTE)
-        verdict = Verdict(Grip(trigger.id, trigger.fence), TriggerState.DEAD, "poison", SECOND)
-        reap.reap_running([verdict], reign=ANYONE)
+        recovery = Recovery(ClaimToken(trigger.id, trigger.fence), TriggerState.DEAD, "poison", SECOND)
+        reap.reap_running([recovery], leadership=ANYONE)
         assert told() == ["dead"]
 
     def test_tell_of_what_a_stuck_process_gives_up(self) -> None:
         trigger, _ = make_running()
-        verdict = Verdict(Grip(trigger.id, trigger.fence), TriggerState.DEAD, "exhausted", SECOND)
-        reap.give_up([Surrender(verdict, True, AttemptState.LOST, "timeout", "stuck")])
+        recovery = Recovery(ClaimToken(trigger.id, trigger.fence), TriggerState.DEAD, "exhausted", SECOND)
+        reap.give_up([Release(recovery, True, AttemptState.LOST, "timeout", "stuck")])
         assert told() == ["dead"]
         assert last().data["error_message"] == "stuck"
 

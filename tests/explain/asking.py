@@ -49,9 +49,9 @@ def explain(trigger: Trigger, tokens: Tokens = ALL_THERE) -> Explanation:
     return explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=tokens.available)
 
 
-def shut(trigger: Trigger, tokens: Tokens = ALL_THERE) -> list[str]:
-    """The names of the gates that are shut for the trigger."""
-    return [gate.name for gate in explain(trigger, tokens).shut]
+def blocking(trigger: Trigger, tokens: Tokens = ALL_THERE) -> list[str]:
+    """The names of the gates that block the trigger."""
+    return [gate.name for gate in explain(trigger, tokens).blocking]
 
 
 def gate(trigger: Trigger, name: str, tokens: Tokens = ALL_THERE) -> Gate:

@@ -1,6 +1,6 @@
-"""Whatever the situation: a trigger with every gate open goes at the next turn, one with a gate shut does not.
+"""Whatever the situation: a trigger that passed every gate goes at the next turn, one that a gate blocks does not.
 
-Dispatch itself is the judge. Explain asks its rules of the triggers it would judge; this keeps what the two read, and
+Dispatch itself decides. Explain asks its rules about the triggers it would decide; this keeps what the two read, and
 in which order, from drifting apart.
 """
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jobs.core.policies import MisfirePolicy, OverlapPolicy
 from jobs.models import Job, Trigger
 from jobs.store import dispatch as dispatch_store
-from tests.explain.asking import is_dispatched, shut
+from tests.explain.asking import blocking, is_dispatched
 from tests.factories import MINUTE, SECOND, make_job, make_tenant, make_trigger, now
 
 ORIGIN = st.sampled_from(["schedule", "schedule", "schedule", "run_now", "catchup", "backfill"])
@@ -104,6 +104,6 @@ class TestExplain:
             build(make_job(tenant, concurrency_key="key"), [], beside)
             trigger = data.draw(st.sampled_from(build(job, waiting, flying)))
             settle()
-            names = shut(trigger)
+            names = blocking(trigger)
             assert is_dispatched(trigger) == (names == []), names
             transaction.set_rollback(True)

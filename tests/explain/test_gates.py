@@ -1,4 +1,4 @@
-"""Each gate by itself: what shuts it shuts nothing else, dispatch obeys it, and once open it lets the trigger go."""
+"""Each gate by itself: its cause blocks no other gate, dispatch obeys it, and once passed it lets the trigger go."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,7 +16,7 @@ from jobs.limits import Buckets, Rates, target_bucket, tenant_bucket
 from jobs.models import Lease, Queue, Trigger, Worker
 from jobs.store import execution
 from jobs.store.insight import workers
-from tests.explain.asking import Tokens, explain, gate, is_dispatched, shut
+from tests.explain.asking import Tokens, blocking, explain, gate, is_dispatched
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -37,19 +37,19 @@ from tests.factories import (
 Clock = Callable[[timedelta], None]
 
 
-def opened(trigger: Trigger) -> None:
+def passed(trigger: Trigger) -> None:
     """Nothing stands in its way any more, and so it goes."""
-    assert shut(trigger) == []
+    assert blocking(trigger) == []
     assert is_dispatched(trigger)
 
 
 class TestNoGate:
-    def test_is_shut_for_a_due_trigger_in_a_calm_system(self) -> None:
+    def test_blocks_for_a_due_trigger_in_a_calm_system(self) -> None:
         trigger = make_trigger()
         explained = explain(trigger)
         assert tuple(gate.name for gate in explained.gates) == GATE_NAMES
         assert explained.summary == "Nothing stands in its way: the leader's next turn takes it."
-        opened(trigger)
+        passed(trigger)
 
     def test_is_asked_about_with_more_than_three_statements(self, django_assert_num_queries: Any) -> None:
         trigger = make_trigger()
@@ -57,28 +57,28 @@ class TestNoGate:
         with django_assert_num_queries(3):
             explain_trigger(tenant=tenant, trigger_id=trigger.id)
 
-    def test_is_shut_but_others_go_first(self) -> None:
+    def test_blocks_but_others_go_first(self) -> None:
         job = make_job()
         early = make_trigger(job, due_at=now() - MINUTE)
         late = make_trigger(make_job(job.tenant))
         assert explain(early).fact.ahead == 0
         assert "after 1 trigger due before it" in explain(late).summary
 
-    def test_is_shut_for_long_without_a_hint_at_the_broker(self) -> None:
+    def test_blocks_for_long_without_a_hint_at_the_broker(self) -> None:
         assert "/readyz" in explain(make_trigger(due_at=now() - MINUTE)).summary
 
 
 class TestDue:
     def test_opens_when_it_falls_due(self, clock: Clock) -> None:
         trigger = make_trigger(due_at=now() + HOUR, scheduled_for=now() + HOUR)
-        assert shut(trigger) == ["due"]
+        assert blocking(trigger) == ["due"]
         assert gate(trigger, "due").opens_at == trigger.due_at
         assert "in 59 min" in gate(trigger, "due").detail
         assert not is_dispatched(trigger)
         clock(HOUR)
         take_lease(duration=HOUR)
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
-        opened(trigger)
+        passed(trigger)
 
 
 class TestMisfire:
@@ -95,7 +95,7 @@ class TestMisfire:
     ) -> None:
         job = make_job(misfire_policy=policy, **columns)
         trigger = make_trigger(job, scheduled_for=now() - 2 * MINUTE)
-        assert shut(trigger) == ["misfire"]
+        assert blocking(trigger) == ["misfire"]
         assert words in gate(trigger, "misfire").detail
         assert not is_dispatched(trigger)
         assert state_of(trigger) == ("skipped", "misfire")
@@ -103,25 +103,25 @@ class TestMisfire:
     def test_shuts_for_good_where_a_later_one_runs_in_its_place(self) -> None:
         job = make_job(misfire_policy="fire_once")
         early, late = (make_trigger(job, scheduled_for=now() - n * MINUTE) for n in (3, 2))
-        assert shut(early) == ["misfire"]
-        assert shut(late) == []
+        assert blocking(early) == ["misfire"]
+        assert blocking(late) == []
         assert is_dispatched(late)
         assert state_of(early) == ("skipped", "coalesced")
 
-    def test_is_open_within_the_grace_and_for_what_runs_late(self) -> None:
-        opened(make_trigger(make_job(misfire_policy="skip")))
-        opened(make_trigger(make_job(misfire_policy="fire_all"), scheduled_for=now() - HOUR))
+    def test_passes_within_the_grace_and_for_what_runs_late(self) -> None:
+        passed(make_trigger(make_job(misfire_policy="skip")))
+        passed(make_trigger(make_job(misfire_policy="fire_all"), scheduled_for=now() - HOUR))
 
 
 class TestJob:
-    def test_is_shut_while_it_is_paused(self) -> None:
+    def test_blocks_while_it_is_paused(self) -> None:
         trigger = make_trigger(origin="run_now")  # a scheduled one would be skipped on resume
         job = trigger.job
         actions.pause_job(tenant=job.tenant, job_id=job.id)
-        assert shut(trigger) == ["job"]
+        assert blocking(trigger) == ["job"]
         assert not is_dispatched(trigger)
         actions.resume_job(tenant=job.tenant, job_id=job.id)
-        opened(trigger)
+        passed(trigger)
 
     def test_says_why_it_is_paused(self) -> None:
         job = make_job(status="paused", status_reason="The target answered 410 Gone.")
@@ -131,34 +131,34 @@ class TestJob:
 
 class TestTenant:
     @pytest.mark.parametrize("status", ["suspended", "frozen"])
-    def test_is_shut_while_it_is_not_active(self, status: str) -> None:
+    def test_blocks_while_it_is_not_active(self, status: str) -> None:
         trigger = make_trigger(attempt_count=1, state="retrying")
         tenant = trigger.tenant
         tenant.status = status
         tenant.save()
-        assert shut(trigger) == ["tenant"]
+        assert blocking(trigger) == ["tenant"]
         assert f"{tenant.slug} is {status}" in gate(trigger, "tenant").detail
         assert not is_dispatched(trigger)
         tenant.status = "active"
         tenant.save()
-        opened(trigger)
+        passed(trigger)
 
 
 class TestLeader:
-    def test_is_shut_while_no_beat_leads(self) -> None:
+    def test_blocks_while_no_beat_leads(self) -> None:
         trigger = make_trigger()
         Lease.objects.update(expires_at=now() - MINUTE)
-        assert shut(trigger) == ["leader"]
+        assert blocking(trigger) == ["leader"]
         assert "for 1 min" in gate(trigger, "leader").detail
         Lease.objects.all().delete()
         assert "No beat has ever led" in explain(trigger).summary
         take_lease()
-        opened(trigger)
+        passed(trigger)
 
-    def test_is_open_without_election(self, settings: Any) -> None:
+    def test_passes_without_election(self, settings: Any) -> None:
         settings.CARILLON = settings.CARILLON.model_copy(update={"leader_election": False})
         Lease.objects.all().delete()
-        opened(make_trigger())
+        passed(make_trigger())
 
 
 class TestTenantCap:
@@ -166,28 +166,28 @@ class TestTenantCap:
         tenant = make_tenant(slug="acme", max_in_flight=2)
         others = [make_running(make_job(tenant)) for _ in range(2)]
         trigger = make_trigger(make_job(tenant))
-        assert shut(trigger) == ["tenant_cap"]
+        assert blocking(trigger) == ["tenant_cap"]
         assert gate(trigger, "tenant_cap").detail == "Tenant acme: 2 of 2 in flight."
         assert not is_dispatched(trigger)
         execution.finish([finish_of(*others[0])])
-        opened(trigger)
+        passed(trigger)
 
     def test_is_of_no_interest_to_another_tenant(self) -> None:
         make_running(make_job(make_tenant(max_in_flight=1)))
-        opened(make_trigger())
+        passed(make_trigger())
 
 
 class TestTenantRate:
     def test_opens_when_there_are_tokens_again(self) -> None:
         trigger = make_trigger(make_job(make_tenant(rate_per_second=2, rate_burst=4)))
         spent = Tokens(**{f"tenant_{trigger.tenant_id}": 0})
-        assert shut(trigger, spent) == ["tenant_rate"]
+        assert blocking(trigger, spent) == ["tenant_rate"]
         found = gate(trigger, "tenant_rate", spent)
         assert (found.limit, found.used) == (2, 4)
         assert found.opens_at is not None
         assert timedelta() < found.opens_at - now() <= SECOND / 2
         assert not is_dispatched(trigger, rates=spent)
-        assert shut(trigger, Tokens(**{f"tenant_{trigger.tenant_id}": 1})) == []
+        assert blocking(trigger, Tokens(**{f"tenant_{trigger.tenant_id}": 1})) == []
         assert is_dispatched(trigger, rates=Tokens(**{f"tenant_{trigger.tenant_id}": 1}))
 
     def test_goes_by_the_buckets_that_beats_share(self, settings: Any) -> None:
@@ -196,17 +196,17 @@ class TestTenantRate:
         assert bucket is not None
         buckets = Buckets(url=settings.REDIS_URL)
         asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
-        assert asked.shut == []
+        assert asked.blocking == []
         buckets.spend({bucket: 5})  # four more than there are: no test takes so long as their seconds
         asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
-        assert [gate.name for gate in asked.shut] == ["tenant_rate"]
+        assert [gate.name for gate in asked.blocking] == ["tenant_rate"]
         assert not is_dispatched(trigger, rates=Rates(buckets))
 
-    def test_is_open_while_redis_is_away(self) -> None:
+    def test_passes_while_redis_is_away(self) -> None:
         trigger = make_trigger(make_job(make_tenant(rate_per_second=1)))
         away = Buckets(url="redis://127.0.0.1:1/0")
         asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=away.available)
-        assert asked.shut == []
+        assert asked.blocking == []
         assert any("each beat counts by itself" in gate.detail for gate in asked.gates)
 
 
@@ -218,19 +218,19 @@ class TestTargetRate:
 
     def test_opens_when_its_turn_comes(self, trigger: Trigger, clock: Clock) -> None:
         called = Tokens(**{"target_api.example": 0})
-        assert shut(trigger, called) == ["target_rate"]
+        assert blocking(trigger, called) == ["target_rate"]
         assert not is_dispatched(trigger, rates=called)
         parked = gate(trigger, "target_rate")
         trigger.refresh_from_db()
-        assert shut(trigger) == ["target_rate"]
+        assert blocking(trigger) == ["target_rate"]
         assert parked.opens_at == trigger.parked_until
         clock(2 * SECOND)
-        opened(trigger)
+        passed(trigger)
 
-    def test_is_open_while_the_target_may_be_called(self, trigger: Trigger) -> None:
+    def test_passes_while_the_target_may_be_called(self, trigger: Trigger) -> None:
         assert target_bucket("api.example") is not None
         assert "2 a second" in gate(trigger, "target_rate").detail
-        opened(trigger)
+        passed(trigger)
 
 
 class TestOverlap:
@@ -238,28 +238,28 @@ class TestOverlap:
         job = make_job(overlap_policy="queue")
         other, attempt = make_running(job)
         trigger = make_trigger(job)
-        assert shut(trigger) == ["overlap"]
+        assert blocking(trigger) == ["overlap"]
         assert gate(trigger, "overlap").blockers == (other.id,)
         assert not is_dispatched(trigger)
-        assert shut(trigger) == ["overlap"]  # parked by now
+        assert blocking(trigger) == ["overlap"]  # parked by now
         execution.finish([finish_of(other, attempt)])
-        opened(trigger)
+        passed(trigger)
 
     def test_allows_as_many_as_may_run_at_once(self) -> None:
         job = make_job(overlap_policy="allow", max_concurrent=2)
         others = [make_running(job) for _ in range(2)]
         trigger = make_trigger(job)
-        assert shut(trigger) == ["overlap"]
+        assert blocking(trigger) == ["overlap"]
         assert (gate(trigger, "overlap").used, gate(trigger, "overlap").limit) == (2, 2)
         assert not is_dispatched(trigger)
         execution.finish([finish_of(*others[0])])
-        opened(trigger)
+        passed(trigger)
 
     def test_shuts_for_good_where_the_policy_skips(self) -> None:
         job = make_job(overlap_policy="skip")
         make_trigger(job, "retrying", due_at=now() + HOUR)
         trigger = make_trigger(job)
-        assert shut(trigger) == ["overlap"]
+        assert blocking(trigger) == ["overlap"]
         assert "it is skipped" in gate(trigger, "overlap").detail
         assert not is_dispatched(trigger)
         assert state_of(trigger) == ("skipped", "overlap")
@@ -268,28 +268,28 @@ class TestOverlap:
         job = make_job(overlap_policy="replace")
         other, attempt = make_running(job)
         trigger = make_trigger(job)
-        assert shut(trigger) == ["overlap"]
+        assert blocking(trigger) == ["overlap"]
         assert not is_dispatched(trigger)
         assert "asked to" in gate(trigger, "overlap").detail
         execution.finish([finish_of(other, attempt, "cancelled")])
-        opened(trigger)
+        passed(trigger)
 
     def test_of_collapse_waits_unless_a_newer_one_is_due(self) -> None:
         job = make_job(overlap_policy="collapse")
         other, attempt = make_running(job)
         older, newer = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
         assert "a newer one that is due runs in its place" in gate(older, "overlap").detail
-        assert shut(newer) == ["overlap"]
+        assert blocking(newer) == ["overlap"]
         assert not is_dispatched(newer)
         assert state_of(older) == ("skipped", "collapsed")
         execution.finish([finish_of(other, attempt)])
-        opened(newer)
+        passed(newer)
 
     def test_lets_the_earlier_ones_of_its_job_go_first(self) -> None:
         job = make_job(overlap_policy="queue")
         early, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
-        assert shut(early) == []
-        assert shut(late) == ["overlap"]
+        assert blocking(early) == []
+        assert blocking(late) == ["overlap"]
         assert is_dispatched(early)
         assert state_of(late) == ("pending", "")
 
@@ -300,14 +300,14 @@ class TestOverlap:
         early, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (3, 2))
         dispatch()
         execution.finish([finish_of(other, attempt)])
-        assert shut(late) == ["overlap"]
+        assert blocking(late) == ["overlap"]
         assert "1 earlier one of the job wait" in gate(late, "overlap").detail
-        opened(early)
+        passed(early)
 
     def test_of_the_default_policies_knows_that_one_missed_firing_goes_first(self) -> None:
         job = make_job(overlap_policy="skip", misfire_policy="fire_once")
         missed, late = (make_trigger(job, scheduled_for=now() - n * SECOND) for n in (90, 30))
-        assert (shut(missed), shut(late)) == ([], ["overlap"])
+        assert (blocking(missed), blocking(late)) == ([], ["overlap"])
         assert is_dispatched(missed)
         assert state_of(late) == ("skipped", "overlap")
 
@@ -319,19 +319,19 @@ class TestConcurrencyKey:
         holder = make_trigger(first)
         dispatch()
         trigger = make_trigger(second)
-        assert shut(trigger) == ["concurrency_key"]
+        assert blocking(trigger) == ["concurrency_key"]
         assert gate(trigger, "concurrency_key").blockers == (holder.id,)
         assert not is_dispatched(trigger)
-        assert shut(trigger) == ["concurrency_key"]  # parked by now
+        assert blocking(trigger) == ["concurrency_key"]  # parked by now
         holder.refresh_from_db()
         [attempt] = claim(holder)
         execution.finish([finish_of(holder, make_attempt_of(attempt))])
-        opened(trigger)
+        passed(trigger)
 
     def test_of_another_tenant_is_another_key(self) -> None:
         make_trigger(make_job(max_concurrent=1, concurrency_key="db"))
         dispatch()
-        opened(make_trigger(make_job(max_concurrent=1, concurrency_key="db")))
+        passed(make_trigger(make_job(max_concurrent=1, concurrency_key="db")))
 
 
 def make_attempt_of(claimed: Any) -> Any:
@@ -350,19 +350,19 @@ class TestTypeCap:
         workers.announce(name="w2", queues=["jobs.capped"], concurrency=1)
         other, attempt = make_running(make_job(job_type="capped"))
         trigger = make_trigger(make_job(job_type="capped"))
-        assert shut(trigger) == ["type_cap"]
+        assert blocking(trigger) == ["type_cap"]
         assert (
             gate(trigger, "type_cap").detail
             == "Job type capped is full: 1 at most in flight, 0 of yours are."
         )
         assert not is_dispatched(trigger)
         execution.finish([finish_of(other, attempt)])
-        opened(trigger)
+        passed(trigger)
 
-    def test_is_shut_while_no_handler_is_registered(self) -> None:
+    def test_blocks_while_no_handler_is_registered(self) -> None:
         workers.announce(name="w2", queues=["jobs.gone"], concurrency=1)
         trigger = make_trigger(make_job(job_type="gone"))
-        assert shut(trigger) == ["type_cap"]
+        assert blocking(trigger) == ["type_cap"]
         assert not is_dispatched(trigger)
 
 
@@ -373,29 +373,29 @@ class TestQueueWindow:
         dispatch(window=1)
         assert Queue.objects.get().window == 1
         trigger = make_trigger()
-        assert shut(trigger) == ["queue_window"]
+        assert blocking(trigger) == ["queue_window"]
         found = gate(trigger, "queue_window")
         assert (found.used, found.limit) == (0, None)
         assert found.detail.startswith("Queue jobs.noop is full")
         assert not is_dispatched(trigger, window=1)
         other.refresh_from_db()
         claim(other)
-        assert shut(trigger) == []
+        assert blocking(trigger) == []
         assert is_dispatched(trigger, window=1)
 
 
 class TestBroker:
-    def test_is_shut_until_a_worker_claims_it(self) -> None:
+    def test_blocks_until_a_worker_claims_it(self) -> None:
         trigger = make_trigger()
         make_trigger(make_job(trigger.tenant), state="queued", queued_at=now() - MINUTE)
         make_trigger(state="queued", queued_at=now() - MINUTE)  # another tenant's
         dispatch()
-        assert shut(trigger) == ["broker"]
+        assert blocking(trigger) == ["broker"]
         assert gate(trigger, "broker").used == 1
         assert "1 trigger of yours queued before it" in explain(trigger).summary
         trigger.refresh_from_db()
         assert claim(trigger)
-        assert shut(trigger) == ["running"]
+        assert blocking(trigger) == ["running"]
 
     def test_tells_when_the_message_is_taken_for_lost(self, clock: Clock) -> None:
         queued_at = now().replace(microsecond=0)
@@ -409,29 +409,29 @@ class TestWorker:
     def test_opens_when_a_worker_takes_from_its_queue(self) -> None:
         trigger = make_trigger()
         workers.leave(name="w1")
-        assert shut(trigger) == ["worker"]
+        assert blocking(trigger) == ["worker"]
         workers.announce(name="w2", queues=["jobs.webhook"], concurrency=1)
         assert gate(trigger, "worker").detail == "No worker takes from jobs.noop, and none has lately."
         workers.announce(name="w3", queues=["jobs.noop"], concurrency=2)
         assert "1 worker with room for 2 messages" in gate(trigger, "worker").detail
-        opened(trigger)
+        passed(trigger)
 
-    def test_is_shut_when_the_last_one_has_fallen_silent(self) -> None:
+    def test_blocks_when_the_last_one_has_fallen_silent(self) -> None:
         trigger = make_trigger()
         Worker.objects.update(seen_at=now() - MINUTE)
-        assert shut(trigger) == ["worker"]
+        assert blocking(trigger) == ["worker"]
         assert "1 min ago" in gate(trigger, "worker").detail
 
-    def test_is_shut_beside_the_broker_s_for_what_is_queued(self) -> None:
+    def test_blocks_beside_the_broker_s_for_what_is_queued(self) -> None:
         trigger = make_trigger(state="queued")
         workers.leave(name="w1")
-        assert shut(trigger) == ["broker", "worker"]
+        assert blocking(trigger) == ["broker", "worker"]
 
 
 class TestRunning:
     def test_names_the_worker_the_attempt_and_the_lease(self) -> None:
         trigger, attempt = make_running(make_job(timeout=MINUTE, retry_policy={"max_attempts": 3}))
-        assert shut(trigger) == ["running"]
+        assert blocking(trigger) == ["running"]
         found = gate(trigger, "running")
         assert "Running on w1" in found.detail
         assert "attempt 1 of 3" in found.detail
@@ -451,7 +451,7 @@ class TestBackOff:
         due_at = now() + HOUR
         trigger = make_trigger(job, "retrying", due_at=due_at, attempt_count=2)
         make_attempt(trigger, "failed", number=2, error_code="http_503")
-        assert shut(trigger) == ["back_off"]
+        assert blocking(trigger) == ["back_off"]
         found = gate(trigger, "back_off")
         assert found.opens_at == due_at
         assert found.detail.startswith("Attempt 2 of 5 failed (http_503); the next may start at ")
@@ -459,7 +459,7 @@ class TestBackOff:
         clock(HOUR)
         take_lease(duration=HOUR)
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
-        opened(trigger)
+        passed(trigger)
 
 
 class TestTheEnd:

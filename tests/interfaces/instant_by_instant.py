@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobs.actions.audit.comparison import Recorded
-from jobs.actions.audit.findings import JobAudit
+from jobs.actions.ledger_audit.comparison import Recorded
+from jobs.actions.ledger_audit.findings import JobAudit
 from jobs.core.errors import ScheduleError
 from jobs.core.schedule import each_fire_time
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange

@@ -102,7 +102,7 @@ class TestPause:
         def beat() -> None:
             try:
                 with db.atomic():
-                    materialize(reign=factories.ANYONE, look_ahead=MINUTE, limit=10)
+                    materialize(leadership=factories.ANYONE, look_ahead=MINUTE, limit=10)
                     inserted.set()
                     assert go_on.wait(10)
             finally:

@@ -15,7 +15,7 @@ from jobs.core.backoff import RetryPolicy
 from jobs.core.json_rules import check_json
 from jobs.handlers import registry
 from jobs.shapes.retry import Retry
-from scheduler_project.demo.receiver import Delivery, Receiver
+from scheduler_project.demo.receiver import Arrival, Receiver
 from scheduler_project.demo.scenario import (
     TENANTS,
     CreatedJob,
@@ -26,7 +26,7 @@ from scheduler_project.demo.scenario import (
 )
 from scheduler_project.demo.system import own_environment
 from scheduler_project.demo.table import Board, live_view, plain_line, verdict_table
-from scheduler_project.demo.verdict import LedgerAudit, Verdict, judge
+from scheduler_project.demo.verdict import DemoVerdict, LedgerAudit, judge
 
 START = datetime(2026, 3, 1, 12, 0, 30, 123456, tzinfo=UTC)
 IN_ORDER = LedgerAudit(passed=True, says="differences: none")
@@ -51,8 +51,8 @@ def created(
     return CreatedJob(sample=sample, id="job-1", created_at=START)
 
 
-def delivery(scheduled_for: datetime, *, lag: float = 0.05, attempt: int = 1, status: int = 200) -> Delivery:
-    return Delivery(
+def delivery(scheduled_for: datetime, *, lag: float = 0.05, attempt: int = 1, status: int = 200) -> Arrival:
+    return Arrival(
         path="/acme/sample",
         job_id="job-1",
         trigger_id=f"trigger of {scheduled_for}",
@@ -67,12 +67,12 @@ def delivery(scheduled_for: datetime, *, lag: float = 0.05, attempt: int = 1, st
 
 def verdict_of(
     job: CreatedJob,
-    deliveries: list[Delivery],
+    deliveries: list[Arrival],
     *,
     dead: set[datetime] = frozenset(),
     until: float = 12,
     ledger: LedgerAudit = IN_ORDER,
-) -> Verdict:
+) -> DemoVerdict:
     return judge(
         [job], deliveries=deliveries, dead_letters={job.id: dead}, horizon=after(until), ledger=ledger
     )
@@ -230,7 +230,7 @@ class TestTable:
         text = drawn(verdict_table(verdict_of(created(), [delivery(after(5), lag=3)])))
         assert "sample: 1 lost\nsample: 1 late by more than 2 s" in text
 
-    def board(self, deliveries: list[Delivery]) -> Board:
+    def board(self, deliveries: list[Arrival]) -> Board:
         return Board(
             jobs=[created()],
             deliveries=deliveries,

@@ -38,7 +38,7 @@ def in_every_state(job: Job) -> dict[str, Trigger]:
 
 
 def step_beat() -> None:
-    materialize(reign=factories.ANYONE, look_ahead=MINUTE, limit=100)
+    materialize(leadership=factories.ANYONE, look_ahead=MINUTE, limit=100)
 
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]

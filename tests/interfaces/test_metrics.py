@@ -54,7 +54,7 @@ class TestWhatItTells:
         twin = workers.own_name("w2", "8-b")
         workers.announce(name=twin, queues=[], concurrency=4, process="8-b")
         drift = clocks.Drift(
-            name="beat@a:1", clock=lambda: factories.now().timestamp() - 300, let_through=lambda: 7
+            name="beat@a:1", clock=lambda: factories.now().timestamp() - 300, rate_limit_bypassed=lambda: 7
         )
         drift.measure_if_due()
         drift.measure_if_due()
@@ -75,7 +75,7 @@ class TestWhatItTells:
         assert found["workers", "jobs.noop"] == 1
         assert found["worker_names_shared",] == 1
         assert -330 < found["clock_offset_seconds", "beat@a:1"] < -270
-        assert found["rates_let_through_total", "beat@a:1"] == 7
+        assert found["rate_limit_bypassed_total", "beat@a:1"] == 7
         assert found["attempts_last_minute", "started"] == found["attempts_last_minute", "failed"] == 1
         assert found["materialized_total",] >= 0
         assert found["duplicates_prevented_total",] >= 0

@@ -65,7 +65,7 @@ class TestEnvironment:
             REDIS_URL="http://redis",
             SECRET_KEY="short",
             CARILLON_LEADER_LEASE_SECONDS="1000",
-            CARILLON_QUEUE_WINDOW_LOWEST="many",
+            CARILLON_QUEUE_WINDOW_MIN="many",
             CARILLON_WEBHOOK_ALLOW_NETWORKS="10.0.0.0/33",
             CARILLON_LOG_FORMAT="xml",
         )
@@ -77,7 +77,7 @@ class TestEnvironment:
             "REDIS_URL: must look like redis://",
             "SECRET_KEY: ",
             "CARILLON_LEADER_LEASE_SECONDS: ",
-            "CARILLON_QUEUE_WINDOW_LOWEST: ",
+            "CARILLON_QUEUE_WINDOW_MIN: ",
             "CARILLON_WEBHOOK_ALLOW_NETWORKS: ",
             "CARILLON_LOG_FORMAT: ",
         ):
@@ -86,7 +86,7 @@ class TestEnvironment:
     @pytest.mark.parametrize(
         ("name", "value", "words"),
         [
-            ("QUEUE_WINDOW_HIGHEST", "0", "must be from 1 to 1,000,000 (got '0')"),
+            ("QUEUE_WINDOW_MAX", "0", "must be from 1 to 1,000,000 (got '0')"),
             ("LEADER_LEASE_SECONDS", "1000", "must be from 2 to 60 (got '1000')"),
             ("WEBHOOK_CONNECT_TIMEOUT_SECONDS", "0", "must be over 0 and at most 60 (got '0')"),
         ],
@@ -154,7 +154,7 @@ class TestEnvironment:
         assert environment.load()[0].broker() == "amqp://user:password@rabbit:5672//"
 
     def test_refuses_windows_out_of_order(self, environ):
-        environ(CARILLON_QUEUE_WINDOW_LOWEST="500", CARILLON_QUEUE_WINDOW_FIRST="100")
+        environ(CARILLON_QUEUE_WINDOW_MIN="500", CARILLON_QUEUE_WINDOW_INITIAL="100")
         with pytest.raises(ImproperlyConfigured, match="must be in this order"):
             environment.load()
 

@@ -104,7 +104,7 @@ def what_became(tenant: Tenant) -> dict[str, Counter[Any]]:
 @pytest.mark.parametrize("verb", VERBS)
 class TestMany:
     def test_become_what_each_alone_would(self, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(operations.store, "MAX_REFUSALS", 1000)
+        monkeypatch.setattr(operations.operations_store, "MAX_REFUSALS", 1000)
         one, other = make_tenant(), make_tenant()
         for tenant in (one, other):
             a_crowd(tenant)

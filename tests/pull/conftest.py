@@ -12,7 +12,7 @@ from jobs.core.pull import stored_name
 from jobs.engine.beat import served_types
 from jobs.engine.cycle import Cycle
 from jobs.engine.pull import offers
-from jobs.engine.pull.lanes import PullLanes
+from jobs.engine.pull.configs import PullConfigs
 from jobs.models import Job, Trigger
 from jobs.store import dispatch as dispatch_store
 from tenants.models import Tenant
@@ -55,14 +55,14 @@ def broker() -> Broker:
 @pytest.fixture
 def turn(broker: Broker, job_types: None) -> Callable[[], float]:
     """One whole turn of a beat; reaping is not put off."""
-    lanes = PullLanes()
+    configs = PullConfigs()
     settings = engine_settings().model_copy(update={"leader_election": False})
 
     def served() -> Any:
-        lanes._look_at = 0.0
-        return served_types(lanes)
+        configs._look_at = 0.0
+        return served_types(configs)
 
-    cycle = Cycle(settings=settings, lanes=served, publish=broker.publish, ready=broker.ready)
+    cycle = Cycle(settings=settings, configs=served, publish=broker.publish, ready=broker.ready)
 
     def one() -> float:
         for name in ("queues", "reap leases", "reap messages"):
@@ -94,8 +94,18 @@ def claim(worker: Caller, **changes: Any) -> list[dict[str, Any]]:
     return response.json()["triggers"]
 
 
-def grip(work: dict[str, Any]) -> dict[str, Any]:
+def claim_token(work: dict[str, Any]) -> dict[str, Any]:
     return {name: work[name] for name in ("trigger_id", "fence")}
 
 
-__all__ = ("TYPE", "claim", "declare", "dispatch_store", "grip", "now", "pull_job", "queued", "timedelta")
+__all__ = (
+    "TYPE",
+    "claim",
+    "claim_token",
+    "declare",
+    "dispatch_store",
+    "now",
+    "pull_job",
+    "queued",
+    "timedelta",
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.api.work.exchange import _hangs_up
+from jobs.api.pull.exchange import _hangs_up
 from jobs.models import Worker
 from tests.engine.conftest import Broker
 from tests.factories import (

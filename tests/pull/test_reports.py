@@ -9,7 +9,7 @@ import pytest
 from jobs.models import Job
 from tests.factories import HOUR, LEASE, MINUTE, SECOND, attempts, make_tenant, row, state_of
 from tests.interfaces.api.caller import Caller, faulty_fields
-from tests.pull.conftest import claim, declare, grip, pull_job, queued
+from tests.pull.conftest import claim, claim_token, declare, pull_job, queued
 
 pytestmark = pytest.mark.django_db
 Clock = Callable[[Any], None]
@@ -28,11 +28,11 @@ def stored(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def complete(worker: Caller, work: dict[str, Any], outcome: str = "succeeded", **more: Any) -> Any:
-    return worker.post("/worker/complete", grip(work) | {"outcome": outcome} | more)
+    return worker.post("/worker/complete", claim_token(work) | {"outcome": outcome} | more)
 
 
 def beat(worker: Caller, work: dict[str, Any], **more: Any) -> str:
-    response = worker.post("/worker/heartbeat", {"triggers": [grip(work) | more]})
+    response = worker.post("/worker/heartbeat", {"triggers": [claim_token(work) | more]})
     assert response.status_code == 200, response.content
     [answer] = response.json()["triggers"]
     assert answer["trigger_id"] == work["trigger_id"]
@@ -44,7 +44,7 @@ class TestComplete:
         response = complete(worker, work, result={"pages": 3})
         assert response.status_code == 200, response.content
         assert response.json() == {
-            **grip(work),
+            **claim_token(work),
             "attempt_id": work["attempt_id"],
             "attempt_number": 1,
             "attempt_state": "succeeded",
@@ -147,7 +147,7 @@ class TestComplete:
         self, worker: Caller, work: dict[str, Any], body: Any, field: str
     ) -> None:
         before = stored(work)
-        response = worker.post("/worker/complete", grip(work) | {"outcome": "succeeded"} | body)
+        response = worker.post("/worker/complete", claim_token(work) | {"outcome": "succeeded"} | body)
         assert faulty_fields(response) == {field}
         assert stored(work) == before
 
@@ -208,7 +208,7 @@ class TestHeartbeat:
     def test_refuses_a_report_that_cannot_be_kept(
         self, worker: Caller, work: dict[str, Any], report: Any, field: str
     ) -> None:
-        response = worker.post("/worker/heartbeat", {"triggers": [grip(work) | report]})
+        response = worker.post("/worker/heartbeat", {"triggers": [claim_token(work) | report]})
         assert faulty_fields(response) == {f"triggers[0].{field}"}
 
 

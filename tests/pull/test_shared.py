@@ -8,7 +8,7 @@ import pytest
 from jobs.conf import engine_settings
 from jobs.engine.beat import served_types
 from jobs.engine.cycle import Cycle
-from jobs.engine.pull.lanes import Takers
+from jobs.engine.pull.configs import Takers
 from jobs.explain import explain_trigger
 from jobs.handlers import registry
 from jobs.handlers.registry import RegistrationError
@@ -21,7 +21,7 @@ from tests.factories import (
     LEASE,
     SECOND,
     attempts,
-    grip,
+    claim_token,
     make_job,
     make_tenant,
     make_trigger,
@@ -54,7 +54,7 @@ def turn(broker: Broker) -> Turn:
         return served_types(dict, takers)
 
     settings = engine_settings().model_copy(update={"leader_election": False})
-    cycle = Cycle(settings=settings, lanes=served, publish=broker.publish, ready=broker.ready)
+    cycle = Cycle(settings=settings, configs=served, publish=broker.publish, ready=broker.ready)
 
     def one() -> float:
         for name in ("queues", "reap leases", "reap messages"):
@@ -78,9 +78,9 @@ def by_celery(*triggers: Trigger) -> list[str]:
     """What a message of these triggers claims."""
     for trigger in triggers:
         trigger.refresh_from_db()
-    grips = [grip(trigger) for trigger in triggers]
+    tokens = [claim_token(trigger) for trigger in triggers]
     rows = execution.claim(
-        grips=grips, job_types=[triggers[0].job_type], worker="celery", celery_task_id="c", lease=LEASE
+        tokens=tokens, job_types=[triggers[0].job_type], worker="celery", celery_task_id="c", lease=LEASE
     )
     return [str(row.id) for row in rows]
 
@@ -141,7 +141,7 @@ class TestBothAtOnce:
     def test_each_trigger_goes_to_one_of_them(self) -> None:
         tenant = make_tenant()
         triggers = make_triggers(job_of(tenant), 60, "queued")
-        grips = [grip(trigger) for trigger in triggers]
+        tokens = [claim_token(trigger) for trigger in triggers]
 
         def asks() -> list[Any]:
             works = [
@@ -153,9 +153,9 @@ class TestBothAtOnce:
         def hears() -> list[Any]:
             rows = [
                 execution.claim(
-                    grips=[one], job_types=[SHARED], worker="celery", celery_task_id="c", lease=LEASE
+                    tokens=[one], job_types=[SHARED], worker="celery", celery_task_id="c", lease=LEASE
                 )
-                for one in grips
+                for one in tokens
             ]
             return [row.id for batch in rows for row in batch]
 
@@ -174,27 +174,27 @@ class TestDispatch:
         workers.announce(name="celery@host", queues=[f"jobs.{SHARED}"], concurrency=2)
 
     @pytest.fixture
-    def ringing(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-        rings: list[bool] = []
-        monkeypatch.setattr("jobs.engine.dispatcher.wake_pull_workers", lambda: rings.append(True))
-        return rings
+    def woken(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        woken: list[bool] = []
+        monkeypatch.setattr("jobs.engine.dispatcher.wake_pull_workers", lambda: woken.append(True))
+        return woken
 
     def test_tells_celery_alone_while_nobody_else_asks(
-        self, tenant: Any, turn: Turn, broker: Broker, ringing: list[bool]
+        self, tenant: Any, turn: Turn, broker: Broker, woken: list[bool]
     ) -> None:
         trigger = make_trigger(job_of(tenant))
         turn()
-        assert [one.id for one in broker.grips] == [trigger.id]
-        assert ringing == []
+        assert [one.id for one in broker.tokens] == [trigger.id]
+        assert woken == []
 
     @pytest.mark.usefixtures("pull_workers", "celery_workers")
     def test_tells_both_kinds_that_are_there(
-        self, tenant: Any, turn: Turn, broker: Broker, ringing: list[bool]
+        self, tenant: Any, turn: Turn, broker: Broker, woken: list[bool]
     ) -> None:
         trigger = make_trigger(job_of(tenant))
         turn()
-        assert [one.id for one in broker.grips] == [trigger.id]
-        assert ringing == [True]
+        assert [one.id for one in broker.tokens] == [trigger.id]
+        assert woken == [True]
 
     @pytest.mark.usefixtures("pull_workers")
     def test_does_not_fill_the_broker_for_workers_that_are_not_there(
@@ -205,7 +205,7 @@ class TestDispatch:
         turn()
         # Nobody takes the other tenant's: queued, they would hold the window.
         assert states([mine, *theirs]) == ["queued"] + ["pending"] * 100
-        assert broker.grips == []
+        assert broker.tokens == []
         assert taken(worker) == [str(mine.id)]
         workers.announce(name="celery@host", queues=[f"jobs.{SHARED}"], concurrency=2)
         turn()
@@ -217,11 +217,11 @@ class TestDispatch:
     ) -> None:
         trigger = make_trigger(job_of(tenant))
         turn()
-        assert broker.grips == []
+        assert broker.tokens == []
         clock(HOUR)
         for _ in range(2):
             turn()
-        assert [one.id for one in broker.grips] == [trigger.id]
+        assert [one.id for one in broker.tokens] == [trigger.id]
 
     @pytest.mark.usefixtures("pull_workers", "celery_workers")
     def test_keeps_the_tenants_cap_over_both(self, worker: Caller, turn: Turn) -> None:
@@ -247,7 +247,7 @@ class TestExplain:
 
         def served(trigger: Trigger) -> bool:
             gates = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id).gates
-            return next(gate.open for gate in gates if gate.name == "worker")
+            return next(gate.passed for gate in gates if gate.name == "worker")
 
         assert (served(mine), served(other)) == (True, False)
 

@@ -13,7 +13,7 @@ from jobs.engine.firing import materializer
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, SkippedRange, Trigger
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.catchup import walk
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, make_job, make_tenant
@@ -48,10 +48,10 @@ class TestTwoBeats:
             pace = Pace(monotonic=partial(next, count(step=0.5)))  # each look at the clock finds it moved on
             pace.note(jobs[0].tenant_id, 60_000)
             catch_ups = CatchUps(pace=pace)
-            while materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5):
-                catch_ups.step(reign=ANYONE, budget=BUDGET)
+            while materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5):
+                catch_ups.step(leadership=ANYONE, budget=BUDGET)
             for _ in range(200):
-                catch_ups.step(reign=ANYONE, budget=BUDGET)
+                catch_ups.step(leadership=ANYONE, budget=BUDGET)
                 due = Trigger.objects.filter(state="pending", due_at__lte=factories.now())
                 due.update(state="succeeded")
 
@@ -65,10 +65,10 @@ class TestTwoBeats:
 
     def test_pass_over_each_others_catch_up_without_waiting(self, rival: Rival) -> None:
         make_missed(2, "skip")
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5)
         with transaction.atomic():
-            mine = walk.take_undecided(reign=ANYONE, after=UUID(int=0), limit=1)
-            rival.do(lambda: CatchUps(pace=Pace()).step(reign=ANYONE, budget=BUDGET))
+            mine = walk.take_undecided(leadership=ANYONE, after=UUID(int=0), limit=1)
+            rival.do(lambda: CatchUps(pace=Pace()).step(leadership=ANYONE, budget=BUDGET))
         assert len(mine) == 1
         assert CatchUp.objects.filter(finished_at=None).values_list("id", flat=True)[0] == mine[0].id
 
@@ -76,7 +76,7 @@ class TestTwoBeats:
 class TestAnAction:
     def test_that_ends_a_job_waits_for_a_step_and_leaves_the_rest_to_the_leader(self, rival: Rival) -> None:
         [job] = make_missed(1, "fire_all")
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5)
         catch_ups = CatchUps(pace=Pace(monotonic=partial(next, count(step=0.5))))
         with transaction.atomic():
             catch_ups._run(ANYONE, deadline=float("inf"))
@@ -85,13 +85,13 @@ class TestAnAction:
         wait()
         made = Trigger.objects.filter(job=job, origin="catchup")
         assert set(made.values_list("state", "reason")) == {("cancelled", "job_cancelled")}
-        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        catch_ups.step(leadership=ANYONE, budget=BUDGET)
         assert CatchUp.objects.get().finished_at is not None
         assert counted(job) == AWAY // MINUTE
 
     def test_that_ends_a_job_waits_for_a_step_that_decides(self, rival: Rival) -> None:
         [job] = make_missed(1, "backfill")
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5)
         catch_ups = CatchUps(pace=Pace(monotonic=partial(next, count(step=0.5))))
         with transaction.atomic():
             catch_ups._decide(ANYONE, deadline=0)
@@ -99,15 +99,15 @@ class TestAnAction:
             rival.wait_until_blocked()
         wait()
         assert len(CatchUp.objects.get().tail) == 30
-        catch_ups.step(reign=ANYONE, budget=BUDGET)
+        catch_ups.step(leadership=ANYONE, budget=BUDGET)
         assert not Trigger.objects.filter(job=job, origin="catchup").exists()
         assert SkippedRange.objects.filter(reason="misfire").count() == 1
         assert counted(job) == AWAY // MINUTE
 
     def test_that_edits_the_schedule_leaves_each_firing_to_one_schedule(self, rival: Rival) -> None:
         [job] = make_missed(1, "fire_all")
-        store.note_versions([job.id])
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        jobs_store.note_versions([job.id])
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5)
         pace = Pace(monotonic=partial(next, count(step=0.5)))
         pace.note(job.tenant_id, 600)
         catch_ups = CatchUps(pace=pace)
@@ -131,7 +131,7 @@ class TestAnAction:
         self, rival: Rival
     ) -> None:
         [job] = make_missed(1, "fire_all")
-        materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=5)
+        materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5)
         pace = Pace(monotonic=partial(next, count(step=0.5)))
         pace.note(job.tenant_id, 600)
         with transaction.atomic():

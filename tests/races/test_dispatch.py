@@ -162,7 +162,7 @@ class TestTwoMaterializers:
 
         def materialize() -> None:
             for _ in range(6):
-                materializer.materialize(reign=ANYONE, look_ahead=timedelta(seconds=1), limit=7)
+                materializer.materialize(leadership=ANYONE, look_ahead=timedelta(seconds=1), limit=7)
 
         at_once(materialize, materialize)
         for job in Job.objects.all():
@@ -175,8 +175,11 @@ class TestTwoMaterializers:
         first = make_job(next_fire_at=factories.now() - HOUR)
         second = make_job(next_fire_at=factories.now())
         with transaction.atomic():
-            mine = [row.id for row in jobs.take_due(reign=ANYONE, look_ahead=MINUTE, limit=1)]
-            assert rival.do(lambda: materializer.materialize(reign=ANYONE, look_ahead=MINUTE, limit=10)) == 1
+            mine = [row.id for row in jobs.take_due(leadership=ANYONE, look_ahead=MINUTE, limit=1)]
+            assert (
+                rival.do(lambda: materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=10))
+                == 1
+            )
         assert mine == [first.id]
         assert set(Trigger.objects.values_list("job_id", flat=True)) == {second.id}
 

@@ -9,16 +9,16 @@ from django.db import transaction
 from jobs.core.states import TriggerState
 from jobs.models import Job, Trigger
 from jobs.store import execution, lifecycle, reap
-from jobs.store.reap import Verdict
+from jobs.store.reap import Recovery
 from tests import factories
 from tests.factories import (
     ANYONE,
     HOUR,
     attempts,
     claim,
+    claim_token,
     dispatch,
     finish_of,
-    grip,
     make_job,
     make_running,
     make_trigger,
@@ -129,8 +129,9 @@ class TestCancelAgainstAWorker:
 class TestFinishAgainstReap:
     def test_either_the_outcome_or_the_reap_counts(self) -> None:
         hands = [make_running(lease_expires_at=factories.now() - HOUR) for _ in range(30)]
-        verdicts = [
-            Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta(hours=1)) for trigger, _ in hands
+        recoveries = [
+            Recovery(claim_token(trigger), TriggerState.RETRYING, "", timedelta(hours=1))
+            for trigger, _ in hands
         ]
 
         def finish_each() -> set[UUID]:
@@ -138,7 +139,9 @@ class TestFinishAgainstReap:
 
         def reap_each() -> set[UUID]:
             rows = [
-                item for verdict in reversed(verdicts) for item in reap.reap_running([verdict], reign=ANYONE)
+                item
+                for recovery in reversed(recoveries)
+                for item in reap.reap_running([recovery], leadership=ANYONE)
             ]
             return {item.id for item in rows}
 
@@ -152,8 +155,8 @@ class TestFinishAgainstReap:
     def test_a_finish_that_waited_for_the_reap_is_stale(self, rival: Rival) -> None:
         trigger, attempt = make_running(lease_expires_at=factories.now() - HOUR)
         with transaction.atomic():
-            verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta())
-            reap.reap_running([verdict], reign=ANYONE)
+            recovery = Recovery(claim_token(trigger), TriggerState.RETRYING, "", timedelta())
+            reap.reap_running([recovery], leadership=ANYONE)
             answer = rival.start(lambda: execution.finish([finish_of(trigger, attempt)]))
             rival.wait_until_blocked()
         assert answer() == {}
@@ -163,14 +166,16 @@ class TestFinishAgainstReap:
 class TestTwoReapers:
     def test_reap_each_trigger_once(self) -> None:
         hands = [make_running(lease_expires_at=factories.now() - HOUR) for _ in range(20)]
-        verdicts = [Verdict(grip(t), TriggerState.RETRYING, "", timedelta()) for t, _ in hands]
-        at_once(*[lambda: [reap.reap_running([verdict], reign=ANYONE) for verdict in verdicts]] * 2)
+        recoveries = [Recovery(claim_token(t), TriggerState.RETRYING, "", timedelta()) for t, _ in hands]
+        at_once(*[lambda: [reap.reap_running([recovery], leadership=ANYONE) for recovery in recoveries]] * 2)
         assert {(row(trigger)["fence"], row(trigger)["crash_count"]) for trigger, _ in hands} == {(2, 1)}
 
     def test_return_each_message_once(self) -> None:
         job = make_job()
         triggers = [make_trigger(job, "queued", queued_at=factories.now() - HOUR) for _ in range(20)]
-        found = at_once(*[lambda: reap.reap_queued(reign=ANYONE, deadline=factories.SECOND, limit=15)] * 3)
+        found = at_once(
+            *[lambda: reap.reap_queued(leadership=ANYONE, deadline=factories.SECOND, limit=15)] * 3
+        )
         assert sorted(item.id for rows in found for item in rows) == sorted(
             trigger.id for trigger in triggers
         )

@@ -32,7 +32,7 @@ class TestBeatsThatStartTogether:
         leaders = [Leader(lease=TEN) for _ in range(4)]
         for _ in range(3):
             assert sum(at_once(*[partial(look, leader) for leader in leaders])) == 1
-        [leading] = [leader for leader in leaders if leader.reign]
+        [leading] = [leader for leader in leaders if leader.leadership]
         assert list(Lease.objects.values_list("name", "holder")) == [("leader", leading._holder)]
 
 
@@ -84,14 +84,14 @@ class TestLockedLease:
         assert leader._locked_since is not None
         leader._locked_since -= LOCKED_SECONDS
         leader._renew_after = 0.0
-        reign = leader.lead()
-        assert (reign and reign.term, leader._wait) == (None, LOCKED_SECONDS)
+        leadership = leader.lead()
+        assert (leadership and leadership.term, leader._wait) == (None, LOCKED_SECONDS)
         assert look(leader), "and go on"
         rival.do(lambda: connection.rollback())
         leader._renew_after = 0.0
-        reign = leader.lead()
-        assert reign is not None
-        assert (reign.term, leader._locked_since) == (2, None)
+        leadership = leader.lead()
+        assert leadership is not None
+        assert (leadership.term, leader._locked_since) == (2, None)
 
     def test_is_led_on_under_its_term_until_it_runs_out(self, rival: Rival) -> None:
         leader = Leader(lease=TEN)
@@ -115,21 +115,21 @@ class TestALeaseThatExpiresAllTheTime:
     """A lease of a few milliseconds: renewals, expiry, takings and hand-overs meet in every possible way."""
 
     def test_gives_each_term_to_one_holder_and_blocks_nobody_for_good(self) -> None:
-        reigns: dict[int | None, set[str]] = defaultdict(set)
+        leaderships: dict[int | None, set[str]] = defaultdict(set)
 
         def live() -> None:
             for life in range(4):
                 leader = Leader(lease=timedelta(milliseconds=4))
                 for _ in range(40):
                     look(leader)
-                    if leader.reign and leader.reign.term is not None:
-                        reigns[leader.reign.term].add(leader._holder)
+                    if leader.leadership and leader.leadership.term is not None:
+                        leaderships[leader.leadership.term].add(leader._holder)
                 if life % 2:
                     leader.hand_over()
 
         at_once(*[live] * 4)
-        assert len(reigns) > 5
-        assert {len(holders) for holders in reigns.values()} == {1}
+        assert len(leaderships) > 5
+        assert {len(holders) for holders in leaderships.values()} == {1}
 
 
 class TestBeatsThatComeAndGo:
@@ -151,17 +151,17 @@ class TestBeatsThatComeAndGo:
                 for number in range(rounds):
                     if number % 3 == 0:
                         leader._renew_after = 0.0
-                    if reign := leader.lead():
-                        materializer.materialize(reign=reign, look_ahead=SECOND, limit=5)
+                    if leadership := leader.lead():
+                        materializer.materialize(leadership=leadership, look_ahead=SECOND, limit=5)
 
             return work
 
         at_once(live(200), live(10), live(40), live(200))
         last = Leader(lease=TEN)
         Lease.objects.all().update(expires_at=moment - SECOND)
-        reign = last.lead()
-        assert reign is not None
-        while materializer.materialize(reign=reign, look_ahead=SECOND, limit=100) == 100:
+        leadership = last.lead()
+        assert leadership is not None
+        while materializer.materialize(leadership=leadership, look_ahead=SECOND, limit=100) == 100:
             pass
         for job in Job.objects.all():
             instants = sorted(Trigger.objects.filter(job=job).values_list("scheduled_for", flat=True))

@@ -8,7 +8,7 @@ from django.db import connection
 
 from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane
+from jobs.engine.dispatcher import QueueConfig
 from jobs.models import Trigger
 from jobs.store.db import Query
 from stage.waiting import wait_until
@@ -27,8 +27,8 @@ def cycle(job_types: None) -> Iterator[Cycle]:
     """A leading beat as it is in production, but for the broker."""
     found = Cycle(
         # Nobody takes from the queue here.
-        settings=engine_settings().model_copy(update={"queue_window_lowest": 2 * TENANTS}),
-        lanes=lambda: {"noop": Lane(None, 100)},
+        settings=engine_settings().model_copy(update={"queue_window_min": 2 * TENANTS}),
+        configs=lambda: {"noop": QueueConfig(None, 100)},
         publish=lambda _: None,
         abreast=True,
     )

@@ -10,7 +10,7 @@ from django.db import connection
 
 from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
-from jobs.engine.dispatcher import Lane
+from jobs.engine.dispatcher import QueueConfig
 from jobs.models import Attempt, Job, Trigger
 from jobs.store import db
 from jobs.store.db import Query
@@ -50,12 +50,12 @@ class Beat:
         self.sent: list[Any] = []
         self.cycle = Cycle(
             settings=engine_settings().model_copy(update={"leader_election": False}),
-            lanes=lambda: {name: Lane(None, 100) for name in ("noop", "webhook")},
+            configs=lambda: {name: QueueConfig(None, 100) for name in ("noop", "webhook")},
             publish=self._publish,
         )
 
     def _publish(self, messages: Any) -> None:
-        self.sent += [grip.id for message in messages for grip in message.grips]
+        self.sent += [token.id for message in messages for token in message.tokens]
 
     def take(self, name: str) -> None:
         """Take a step; it must succeed, and soon."""
@@ -63,7 +63,7 @@ class Beat:
         step.hurry()
         db.bound(statements=step.budget)
         began = time.monotonic()
-        assert step.turn(self.cycle.leader.reign), f"{name} failed"
+        assert step.turn(self.cycle.leader.leadership), f"{name} failed"
         assert time.monotonic() - began < SOON_SECONDS
 
 
@@ -211,7 +211,7 @@ class TestPartition:
         step.hurry()
         db.bound(statements=step.budget)
         began = time.monotonic()
-        assert not step.turn(beat.cycle.leader.reign)
+        assert not step.turn(beat.cycle.leader.leadership)
         assert (time.monotonic() - began < SOON_SECONDS, step.failing_seconds > 0) == (True, True)
         assert state_of(trigger)[0] == "running"
 

@@ -7,10 +7,10 @@ import pytest
 
 from jobs.core.backlog import News
 from jobs.models import Trigger
-from jobs.store import dispatch as store
+from jobs.store import dispatch as dispatch_store
 from jobs.store.dispatch import Memory
 from jobs.store.dispatch.missed import Patrol
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from tests import factories
 from tests.factories import (
     ANYONE,
@@ -25,24 +25,24 @@ from tests.factories import (
 )
 
 pytestmark = pytest.mark.django_db
-WINDOW = store.Window(first=1000, lowest=1000, highest=1000, wait=SECOND)
+WINDOW = dispatch_store.Window(initial=1000, minimum=1000, maximum=1000, wait=SECOND)
 
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     """One that has swept all lanes once, and never sweeps again."""
-    store.open_queues(["noop", "other"], WINDOW)
+    dispatch_store.open_queues(["noop", "other"], WINDOW)
     found = Memory()
     turn(found)
     monkeypatch.setattr(found, "_sweep_at", float("inf"))
     return found
 
 
-def turn(memory: Memory, *, reign: Reign = ANYONE, limit: int = 100) -> store.Dispatched:
+def turn(memory: Memory, *, leadership: Leadership = ANYONE, limit: int = 100) -> dispatch_store.Dispatched:
     """One dispatch, and the end of what it found missed, as a step of the leader."""
-    done = store.dispatch(
+    done = dispatch_store.dispatch(
         memory=memory,
-        reign=reign,
+        leadership=leadership,
         caps={"noop": None, "other": None},
         window=WINDOW,
         limit=limit,
@@ -54,8 +54,8 @@ def turn(memory: Memory, *, reign: Reign = ANYONE, limit: int = 100) -> store.Di
 
 def dispatched(memory: Memory) -> list[Any]:
     """What a dispatch queues, without the step that ends sets."""
-    done = store.dispatch(
-        memory=memory, reign=ANYONE, caps={"noop": None}, window=WINDOW, limit=100, rates=UNLIMITED
+    done = dispatch_store.dispatch(
+        memory=memory, leadership=ANYONE, caps={"noop": None}, window=WINDOW, limit=100, rates=UNLIMITED
     )
     return [item.id for item in done.queued]
 
@@ -131,7 +131,7 @@ class TestHearing:
 class TestSweeping:
     def test_finds_what_was_never_announced(self) -> None:
         memory = Memory()
-        store.open_queues(["noop"], WINDOW)
+        dispatch_store.open_queues(["noop"], WINDOW)
         turn(memory)
         expected = {make_trigger(make_job(make_tenant(), priority=level % 4)).id for level in range(9)}
         Trigger.objects.update(announced_at=None)
@@ -143,15 +143,15 @@ class TestSweeping:
 
     def test_goes_on_in_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("jobs.store.dispatch.memory.SWEEP_LANES", 2)
-        store.open_queues(["noop"], WINDOW)
+        dispatch_store.open_queues(["noop"], WINDOW)
         expected = {make_trigger(make_job(make_tenant())).id for _ in range(7)}
         assert set(queued(Memory())) == expected
 
-    def test_begins_afresh_under_a_new_reign(self, memory: Memory) -> None:
+    def test_begins_afresh_under_a_new_leadership(self, memory: Memory) -> None:
         trigger = make_trigger()
         Trigger.objects.update(announced_at=None)
         assert queued(memory) == []
-        assert queued(memory, reign=Reign("another", None)) == [trigger.id]
+        assert queued(memory, leadership=Leadership("another", None)) == [trigger.id]
 
     def test_begins_afresh_when_the_clock_went_back(self, memory: Memory, clock: Any) -> None:
         clock(HOUR)
@@ -193,7 +193,7 @@ class TestMissed:
         self, memory: Memory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else the newest of the older ones would run as well, in the turn after."""
-        monkeypatch.setattr("jobs.store.dispatch.verdicts.END_HERE", 2)
+        monkeypatch.setattr("jobs.store.dispatch.decisions.END_HERE", 2)
         job = make_job(misfire_policy="fire_once", overlap_policy="allow", max_concurrent=10)
         missed = [make_trigger(job, scheduled_for=factories.now() - n * MINUTE) for n in range(2, 9)]
         for _ in range(2):

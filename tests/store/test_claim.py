@@ -9,7 +9,7 @@ from django.db import connection
 from jobs.models import Job
 from jobs.models.fields import new_ids
 from jobs.store import execution
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import attempts, claim, make_job, make_tenant, make_trigger, row, state_of
@@ -52,12 +52,12 @@ class TestClaim:
     def test_takes_again_what_it_took_when_its_answer_was_lost(self) -> None:
         triggers = [make_trigger(state="queued") for _ in range(3)]
         stale, late = make_trigger(state="queued", fence=2), make_trigger(state="queued")
-        grips = [*map(factories.grip, triggers), Grip(stale.id, 1), factories.grip(late)]
-        ids = new_ids(len(grips))
+        tokens = [*map(factories.claim_token, triggers), ClaimToken(stale.id, 1), factories.claim_token(late)]
+        ids = new_ids(len(tokens))
 
         def repeatable() -> execution.Claimed:
             return execution.claim(
-                grips=grips,
+                tokens=tokens,
                 job_types=["noop"],
                 worker="w1",
                 celery_task_id="",
@@ -84,7 +84,7 @@ class TestClaim:
         trigger = make_trigger(state="queued")
         claim(trigger)
         rival = execution.claim(
-            grips=[factories.grip(trigger)],
+            tokens=[factories.claim_token(trigger)],
             job_types=["noop"],
             worker="w2",
             celery_task_id="",
@@ -108,7 +108,7 @@ class TestClaim:
         for fence in (4, 6):
             assert (
                 execution.claim(
-                    grips=[Grip(trigger.id, fence)],
+                    tokens=[ClaimToken(trigger.id, fence)],
                     job_types=["noop"],
                     worker="w",
                     celery_task_id="",
@@ -183,7 +183,7 @@ class TestClaim:
 class TestHandBack:
     def test_spends_the_fence_with_the_next_dispatch(self) -> None:
         trigger = make_trigger(state="queued")
-        assert execution.hand_back([factories.grip(trigger)]) == 1
+        assert execution.hand_back([factories.claim_token(trigger)]) == 1
         [queued] = factories.dispatch().queued
         assert (queued.id, queued.fence) == (trigger.id, 2)
         assert claim(trigger) == []
@@ -191,5 +191,5 @@ class TestHandBack:
     def test_leaves_a_running_trigger_and_a_newer_fence_alone(self) -> None:
         running, newer = make_trigger(state="running"), make_trigger(state="queued", fence=2)
         newer.fence = 1
-        assert execution.hand_back([factories.grip(running), factories.grip(newer)]) == 0
+        assert execution.hand_back([factories.claim_token(running), factories.claim_token(newer)]) == 0
         assert factories.states([running, newer]) == ["running", "queued"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.models import Trigger
-from jobs.store import dispatch as store
+from jobs.store import dispatch as dispatch_store
 from jobs.store import execution
 from tenants.models import Tenant
 from tests import factories
@@ -28,7 +28,7 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 
-def shares(queued: list[store.Queued], *, by: str = "tenant_id") -> Counter[Any]:
+def shares(queued: list[dispatch_store.Queued], *, by: str = "tenant_id") -> Counter[Any]:
     owners = dict(Trigger.objects.values_list("id", by))
     return Counter(owners[item.id] for item in queued)
 
@@ -37,7 +37,7 @@ class TestDispatch:
     def test_queues_what_is_due_under_a_new_fence(self) -> None:
         trigger = make_trigger(make_job(version=3), fence=4)
         result = dispatch()
-        assert result.queued == [store.Queued(trigger.id, 5, "noop", tenant_id=trigger.tenant_id)]
+        assert result.queued == [dispatch_store.Queued(trigger.id, 5, "noop", tenant_id=trigger.tenant_id)]
         stored = row(trigger)
         assert (stored["state"], stored["fence"], stored["job_version"]) == ("queued", 5, 3)
         assert stored["queued_at"] is not None
@@ -195,7 +195,7 @@ class TestFairness:
     def served_one_by_one(*, room: int, rounds: int, by: str = "tenant_id") -> Counter[Any]:
         """Fill ``room`` slots, then free the oldest and dispatch one, ``rounds`` times: who got those?"""
         waiting = [item.id for item in dispatch(window=room).queued]
-        served: list[store.Queued] = []
+        served: list[dispatch_store.Queued] = []
         for _ in range(rounds):
             Trigger.objects.filter(id=waiting.pop(0)).update(state="succeeded")
             [item] = dispatch(window=room).queued
@@ -231,7 +231,7 @@ class TestWalls:
         assert dispatch().queued == []
         stored = row(trigger)
         assert (stored["state"], stored["held"], stored["fence"]) == (state, True, trigger.fence)
-        assert dispatch() == store.Dispatched()
+        assert dispatch() == dispatch_store.Dispatched()
 
     def test_finish_what_a_completed_job_left(self) -> None:
         make_trigger(make_job(status="completed"))
@@ -267,7 +267,7 @@ class TestOverlap:
         job = make_job(overlap_policy="skip")
         make_trigger(job, "running")
         retry = make_trigger(job, "retrying")
-        assert dispatch() == store.Dispatched(blocked=True)
+        assert dispatch() == dispatch_store.Dispatched(blocked=True)
         assert state_of(retry) == ("retrying", "")
 
     @pytest.mark.parametrize("columns", [{"origin": "run_now"}, {"origin": "backfill"}, {"replay_count": 1}])
@@ -275,7 +275,7 @@ class TestOverlap:
         job = make_job(overlap_policy="skip")
         running = make_trigger(job, "running")
         wanted = make_trigger(job, **columns)
-        assert dispatch() == store.Dispatched(blocked=True)
+        assert dispatch() == dispatch_store.Dispatched(blocked=True)
         Trigger.objects.filter(id=running.id).update(state="succeeded")
         assert [item.id for item in dispatch().queued] == [wanted.id]
 
@@ -346,7 +346,7 @@ class TestMisfire:
     def test_never_skips_a_retry_whose_message_was_lost(self, policy: str) -> None:
         job = make_job(misfire_policy=policy, overlap_policy="skip")
         retry = make_trigger(job, "queued", scheduled_for=factories.now() - 2 * HOUR, attempt_count=1)
-        execution.hand_back([factories.grip(retry)])
+        execution.hand_back([factories.claim_token(retry)])
         make_trigger(job, "retrying", due_at=factories.now() + HOUR)
         dispatch()
         assert state_of(retry) == ("queued", "")
@@ -427,7 +427,7 @@ class TestBlocked:
         assert dispatch().blocked
 
     def test_is_not_said_of_an_empty_ledger(self) -> None:
-        assert dispatch() == store.Dispatched()
+        assert dispatch() == dispatch_store.Dispatched()
 
 
 class TestVersion:

@@ -9,9 +9,18 @@ from django.db import connection
 from jobs.core.states import TriggerState
 from jobs.models import Attempt, Job, Trigger
 from jobs.store import execution, lifecycle
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 from tests import factories
-from tests.factories import attempts, finish_of, grip, make_job, make_running, make_trigger, row, state_of
+from tests.factories import (
+    attempts,
+    claim_token,
+    finish_of,
+    make_job,
+    make_running,
+    make_trigger,
+    row,
+    state_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -183,33 +192,34 @@ class TestRenew:
         moved_on.fence = 1
         before = factories.now()
         answer = execution.renew(
-            grips=[grip(trigger) for trigger in (ended, ours, moved_on, queued)], lease=timedelta(minutes=5)
+            tokens=[claim_token(trigger) for trigger in (ended, ours, moved_on, queued)],
+            lease=timedelta(minutes=5),
         )
         assert answer == {ours.id: False}
         assert row(ours)["lease_expires_at"] - before >= timedelta(minutes=5)
 
     def test_revives_an_expired_lease_nobody_has_reaped(self) -> None:
         trigger = make_trigger(state="running", lease_expires_at=factories.now() - factories.MINUTE)
-        assert execution.renew(grips=[grip(trigger)], lease=factories.LEASE) == {trigger.id: False}
+        assert execution.renew(tokens=[claim_token(trigger)], lease=factories.LEASE) == {trigger.id: False}
 
     def test_carries_the_wish_to_cancel(self) -> None:
         trigger = make_trigger(state="running")
         lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
-        assert execution.renew(grips=[grip(trigger)], lease=factories.LEASE) == {trigger.id: True}
+        assert execution.renew(tokens=[claim_token(trigger)], lease=factories.LEASE) == {trigger.id: True}
 
 
 class TestNoteProgress:
     def test_keeps_progress_and_checkpoint_apart(self) -> None:
         trigger = make_trigger(state="running")
-        assert execution.note_progress(grip=grip(trigger), progress={"fraction": 0.5})
-        assert execution.note_progress(grip=grip(trigger), checkpoint={"page": 2})
+        assert execution.note_progress(token=claim_token(trigger), progress={"fraction": 0.5})
+        assert execution.note_progress(token=claim_token(trigger), checkpoint={"page": 2})
         stored = row(trigger)
         assert (stored["progress"], stored["checkpoint"]) == ({"fraction": 0.5}, {"page": 2})
 
     def test_changes_nothing_under_a_spent_fence(self) -> None:
         trigger = make_trigger(state="running", fence=2)
         before = row(trigger)
-        assert not execution.note_progress(grip=Grip(trigger.id, 1), checkpoint={"page": 2})
+        assert not execution.note_progress(token=ClaimToken(trigger.id, 1), checkpoint={"page": 2})
         assert row(trigger) == before
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.limits import Admission
 from jobs.models import Queue, Trigger
-from jobs.store import dispatch as store
+from jobs.store import dispatch as dispatch_store
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import (
@@ -96,7 +96,7 @@ class TestConcurrencyKeys:
         triggers = [make_trigger(make_job(tenant, concurrency_key="db", max_concurrent=1)) for _ in range(6)]
         [first] = queued_ids()
         end(*[trigger for trigger in triggers if trigger.id == first])
-        store.release(after=factories.UUID(int=0), limit=100)
+        dispatch_store.release(after=factories.UUID(int=0), limit=100)
         assert Trigger.objects.filter(tenant_id=tenant.id, held=False, state="pending").count() == 1
 
 
@@ -137,7 +137,7 @@ class TestTenantRates:
         tenant = make_tenant(rate_per_second=5)
         [trigger] = make_triggers(make_job(tenant), 1)
         rates = Rates({tenant.id: 0})
-        assert dispatch(rates=rates) == store.Dispatched(blocked=True)
+        assert dispatch(rates=rates) == dispatch_store.Dispatched(blocked=True)
         assert (rates.spent, state_of(trigger)) == ({}, ("pending", ""))
 
     def test_let_all_go_while_nobody_knows(self) -> None:
@@ -195,7 +195,7 @@ class TestFrozenTenants:
     def test_keep_what_was_tried_before_until_the_thaw(self) -> None:
         tenant = make_tenant(status="frozen")
         retry = make_trigger(make_job(tenant), "retrying", attempt_count=1)
-        assert dispatch() == store.Dispatched()
+        assert dispatch() == dispatch_store.Dispatched()
         Tenant.objects.filter(id=tenant.id).update(status="active")
         assert queued_ids() == [retry.id]
 
@@ -212,7 +212,7 @@ class TestFrozenTenants:
 class TestSuspendedTenants:
     def test_are_not_even_looked_at(self) -> None:
         make_triggers(make_job(make_tenant(status="suspended")), 3)
-        assert dispatch() == store.Dispatched()
+        assert dispatch() == dispatch_store.Dispatched()
 
 
 class TestWindows:
@@ -221,11 +221,11 @@ class TestWindows:
     @staticmethod
     def fit(clock: Any, *, after: timedelta) -> int:
         clock(after)
-        window = store.Window(first=10, lowest=2, highest=100, wait=SECOND)
-        store.open_queues(["noop"], window)
-        store.dispatch(
-            memory=store.Memory(),
-            reign=factories.ANYONE,
+        window = dispatch_store.Window(initial=10, minimum=2, maximum=100, wait=SECOND)
+        dispatch_store.open_queues(["noop"], window)
+        dispatch_store.dispatch(
+            memory=dispatch_store.Memory(),
+            leadership=factories.ANYONE,
             caps={"noop": None},
             window=window,
             limit=500,

@@ -11,7 +11,7 @@ from django_celery_results.models import TaskResult
 
 from jobs.models import Attempt, CatchUp, Job, JobVersion, SkippedRange, Trigger
 from jobs.models.fields import new_id
-from jobs.store import history as store
+from jobs.store import history as history_store
 from tests import factories
 from tests.factories import HOUR, make_attempt, make_job, make_trigger
 
@@ -42,12 +42,12 @@ class TestPartitions:
         attempt = make_attempt(make_trigger())
         monday = factories.now().date() - factories.now().weekday() * DAY
         assert partition_of(attempt) == f"jobs_attempt_{monday:%Y%m%d}"
-        assert store.ensure_partitions() == []
+        assert history_store.ensure_partitions() == []
 
     def test_are_created_ahead_week_by_week(self, clock: Clock) -> None:
         clock(WEEK)
-        [name] = store.ensure_partitions()
-        assert store.ensure_partitions() == []
+        [name] = history_store.ensure_partitions()
+        assert history_store.ensure_partitions() == []
         clock(5 * WEEK)
         assert partition_of(make_attempt(make_trigger())) == name
 
@@ -55,7 +55,7 @@ class TestPartitions:
         clock(20 * WEEK)
         attempt = make_attempt(make_trigger())
         assert partition_of(attempt) == "jobs_attempt_default"
-        created = store.ensure_partitions()
+        created = history_store.ensure_partitions()
         assert len(created) == 5
         assert partition_of(attempt) == created[0]
         assert rows_in("jobs_attempt_default") == 0
@@ -64,13 +64,13 @@ class TestPartitions:
         old = make_attempt(make_trigger())
         name = partition_of(old)
         clock(RETENTION)
-        assert name not in store.drop_partitions(retention=RETENTION)
+        assert name not in history_store.drop_partitions(retention=RETENTION)
         clock(RETENTION + WEEK)
-        store.ensure_partitions()
+        history_store.ensure_partitions()
         new = make_attempt(make_trigger())
-        assert name in store.drop_partitions(retention=RETENTION)
+        assert name in history_store.drop_partitions(retention=RETENTION)
         assert list(Attempt.objects.filter(id__in=[old.id, new.id]).values_list("id", flat=True)) == [new.id]
-        assert store.drop_partitions(retention=RETENTION) == []
+        assert history_store.drop_partitions(retention=RETENTION) == []
 
     def test_are_left_alone_by_a_role_that_may_not_make_tables_which_says_so(
         self, clock: Clock, caplog: pytest.LogCaptureFixture
@@ -82,8 +82,8 @@ class TestPartitions:
             )
             cursor.execute("SET LOCAL ROLE carillon_plain")
             clock(RETENTION + 2 * WEEK)
-            assert store.ensure_partitions() == []
-            assert store.drop_partitions(retention=RETENTION) == []
+            assert history_store.ensure_partitions() == []
+            assert history_store.drop_partitions(retention=RETENTION) == []
             cursor.execute("RESET ROLE")
         assert partition_of(make_attempt(make_trigger())) == "jobs_attempt_default"
         assert "GRANT CREATE ON SCHEMA public" in caplog.text
@@ -101,12 +101,12 @@ class TestPurgeTriggers:
         old = [self.aged(91, state) for state in ("succeeded", "dead", "skipped", "cancelled")]
         kept = [self.aged(89), self.aged(91, "pending", finished_at=None)]
         kept.append(self.aged(91, finished_at=factories.now() - DAY))
-        assert store.purge_triggers(retention=RETENTION, limit=100) == len(old)
+        assert history_store.purge_triggers(retention=RETENTION, limit=100) == len(old)
         assert set(Trigger.objects.values_list("id", flat=True)) == {trigger.id for trigger in kept}
 
     def test_is_bounded_and_begins_with_the_oldest(self) -> None:
         newer, older = self.aged(92), self.aged(95)
-        assert store.purge_triggers(retention=RETENTION, limit=1) == 1
+        assert history_store.purge_triggers(retention=RETENTION, limit=1) == 1
         assert (factories.row(older), bool(factories.row(newer))) == ({}, True)
 
 
@@ -166,11 +166,11 @@ class TestPurgePasts:
     @staticmethod
     def purge_versions(*, limit: int) -> int:
         """Walk all timelines once. Returns how many entries went."""
-        dropped, after = 0, store.FIRST_ENTRY
+        dropped, after = 0, history_store.FIRST_ENTRY
         for _ in range(100):
-            after, number = store.purge_versions(retention=RETENTION, limit=limit, after=after)
+            after, number = history_store.purge_versions(retention=RETENTION, limit=limit, after=after)
             dropped += number
-            if after == store.FIRST_ENTRY:
+            if after == history_store.FIRST_ENTRY:
                 return dropped
         raise AssertionError("the walk has no end")
 
@@ -181,7 +181,7 @@ class TestPurgePasts:
             self.caught_up(200, finished_at=None),
             self.caught_up(91, finished_at=factories.now() - 89 * DAY),
         ]
-        assert store.purge_catchups(retention=RETENTION, limit=100) == 1
+        assert history_store.purge_catchups(retention=RETENTION, limit=100) == 1
         assert set(CatchUp.objects.values_list("id", flat=True)) == {row.id for row in kept}
 
     def test_drops_ranges_that_lie_wholly_before_the_retention(self) -> None:
@@ -192,7 +192,7 @@ class TestPurgePasts:
             self.skipped(91, until_at=now - 89 * DAY),
             self.skipped(89, until_at=now - 91 * DAY, from_at=now - 92 * DAY),
         ]
-        assert store.purge_ranges(retention=RETENTION, limit=100) == 1
+        assert history_store.purge_ranges(retention=RETENTION, limit=100) == 1
         assert set(SkippedRange.objects.values_list("id", flat=True)) == {row.id for row in kept}
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 100])
@@ -230,10 +230,10 @@ class TestPurgePasts:
 
     def test_is_bounded_and_begins_with_the_oldest(self) -> None:
         newer, older = self.skipped(92), self.skipped(95)
-        assert store.purge_ranges(retention=RETENTION, limit=1) == 1
+        assert history_store.purge_ranges(retention=RETENTION, limit=1) == 1
         assert SkippedRange.objects.get().id == newer.id != older.id
         newest, oldest = self.caught_up(92), self.caught_up(95)
-        assert store.purge_catchups(retention=RETENTION, limit=1) == 1
+        assert history_store.purge_catchups(retention=RETENTION, limit=1) == 1
         assert CatchUp.objects.get().id == newest.id != oldest.id
 
 
@@ -247,7 +247,7 @@ class TestResults:
             "traceback": None,
             "task_args": "()",
         }
-        store.store_result(task_id=task_id, result=result, **(plain | columns))
+        history_store.store_result(task_id=task_id, result=result, **(plain | columns))
 
     def test_are_written_once(self) -> None:
         self.keep("a", {"succeeded": 3})
@@ -267,8 +267,8 @@ class TestResults:
     def test_are_purged_past_retention_a_bounded_number_at_a_time(self, clock: Clock) -> None:
         for task_id in "abc":
             self.keep(task_id, 1)
-        assert store.purge_results(retention=HOUR, limit=2) == 0
+        assert history_store.purge_results(retention=HOUR, limit=2) == 0
         clock(2 * HOUR)
         self.keep("d", 1)
-        assert [store.purge_results(retention=HOUR, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [history_store.purge_results(retention=HOUR, limit=2) for _ in range(3)] == [2, 1, 0]
         assert TaskResult.objects.get().task_id == "d"

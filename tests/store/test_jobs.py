@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from jobs.models import Job, Trigger
 from jobs.models.fields import new_id
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.jobs import Firing
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, utc
@@ -31,7 +31,7 @@ def firing(job: Job, **fields: Any) -> Firing:
 
 
 def taken(*, look_ahead: timedelta = MINUTE, limit: int = 10) -> list[UUID]:
-    return [row.id for row in store.take_due(reign=ANYONE, look_ahead=look_ahead, limit=limit)]
+    return [row.id for row in jobs_store.take_due(leadership=ANYONE, look_ahead=look_ahead, limit=limit)]
 
 
 class TestTakeDue:
@@ -53,14 +53,14 @@ class TestTakeDue:
 
     def test_names_the_end_of_the_window(self) -> None:
         make_job(next_fire_at=factories.now())
-        [row] = store.take_due(reign=ANYONE, look_ahead=HOUR, limit=1)
+        [row] = jobs_store.take_due(leadership=ANYONE, look_ahead=HOUR, limit=1)
         assert abs(row.window_end - factories.now() - HOUR) < 5 * SECOND
 
 
 class TestMaterialize:
     def test_inserts_a_pending_trigger_under_its_idempotency_key(self) -> None:
         job = make_job(priority=1, version=4)
-        [trigger_id] = store.materialize([firing(job)])
+        [trigger_id] = jobs_store.materialize([firing(job)])
         trigger = Trigger.objects.get()
         assert (trigger.id, trigger.state, trigger.fence, trigger.job_version) == (
             trigger_id,
@@ -74,29 +74,29 @@ class TestMaterialize:
 
     def test_leaves_a_firing_that_has_its_trigger_alone(self) -> None:
         job = make_job()
-        first = store.materialize([firing(job)])
+        first = jobs_store.materialize([firing(job)])
         before = Trigger.objects.values().get()
         more = [firing(job, priority=0, job_version=9), firing(job, scheduled_for=utc(2026, 3, 1, 13))]
-        second = store.materialize(more)
+        second = jobs_store.materialize(more)
         assert (len(first), len(second)) == (1, 1)
         assert Trigger.objects.values().get(id=first[0]) == before
 
     def test_does_not_double_a_firing_named_twice_in_one_batch(self) -> None:
         job = make_job()
-        assert len(store.materialize([firing(job), firing(job)])) == 1
+        assert len(jobs_store.materialize([firing(job), firing(job)])) == 1
 
     def test_keeps_a_key_of_its_own(self) -> None:
-        store.materialize([firing(make_job(), origin="run_now", idempotency_key="run:1")])
+        jobs_store.materialize([firing(make_job(), origin="run_now", idempotency_key="run:1")])
         assert Trigger.objects.get().idempotency_key == "run:1"
 
     def test_takes_an_empty_batch(self) -> None:
-        assert store.materialize([]) == []
+        assert jobs_store.materialize([]) == []
 
 
 class TestAdvance:
     def test_moves_each_job_to_its_own_instant(self) -> None:
         one, two, other = (make_job(next_fire_at=utc(2026, 1, 1)) for _ in range(3))
-        store.advance({one.id: utc(2027, 1, 1), two.id: None})
+        jobs_store.advance({one.id: utc(2027, 1, 1), two.id: None})
         instants = dict(Job.objects.values_list("id", "next_fire_at"))
         assert instants == {one.id: utc(2027, 1, 1), two.id: None, other.id: utc(2026, 1, 1)}
 
@@ -104,13 +104,13 @@ class TestAdvance:
 class TestPauseBroken:
     def test_pauses_with_a_bounded_reason(self) -> None:
         job = make_job()
-        store.pause_broken(job_id=job.id, reason="x" * 900)
+        jobs_store.pause_broken(job_id=job.id, reason="x" * 900)
         job.refresh_from_db()
         assert (job.status, len(job.status_reason)) == ("paused", 500)
 
     def test_leaves_a_job_that_was_cancelled_meanwhile(self) -> None:
         job = make_job(status="cancelled")
-        store.pause_broken(job_id=job.id, reason="x")
+        jobs_store.pause_broken(job_id=job.id, reason="x")
         job.refresh_from_db()
         assert (job.status, job.status_reason) == ("cancelled", "")
 
@@ -120,7 +120,7 @@ class TestComplete:
     def walk(*, limit: int = 100) -> int:
         after, completed, turns = UUID(int=0), 0, 0
         while True:
-            last, done = store.complete(after=after, limit=limit)
+            last, done = jobs_store.complete(after=after, limit=limit)
             completed, turns = completed + done, turns + 1
             assert turns < 100
             if last is None:
@@ -155,8 +155,8 @@ class TestScheduleOf:
     def test_reads_the_same_from_a_model_and_from_a_row(self) -> None:
         job = make_job(next_fire_at=factories.now(), starts_at=utc(2026, 1, 1), ends_at=utc(2027, 1, 1))
         job.refresh_from_db()
-        [row] = store.take_due(reign=ANYONE, look_ahead=MINUTE, limit=1)
-        assert store.schedule_of(row) == store.schedule_of(job)
+        [row] = jobs_store.take_due(leadership=ANYONE, look_ahead=MINUTE, limit=1)
+        assert jobs_store.schedule_of(row) == jobs_store.schedule_of(job)
 
 
 class TestLiving:
@@ -165,38 +165,38 @@ class TestLiving:
         for deleted_at in (None, None, factories.now()):
             make_job(tenant, deleted_at=deleted_at)
         make_job()
-        assert store.living(tenant.id) == 2
-        assert store.living(factories.make_tenant().id) == 0
+        assert jobs_store.living(tenant.id) == 2
+        assert jobs_store.living(factories.make_tenant().id) == 0
 
     def test_follows_soft_deletes_and_real_ones_one_by_one_and_in_bulk(self) -> None:
         tenant = factories.make_tenant()
         jobs = [make_job(tenant) for _ in range(6)]
         of_tenant = Job.objects.filter(tenant=tenant)
         of_tenant.filter(id__in=[job.id for job in jobs[:2]]).update(deleted_at=factories.now())
-        assert store.living(tenant.id) == 4
+        assert jobs_store.living(tenant.id) == 4
         of_tenant.filter(id=jobs[0].id).update(deleted_at=None)
-        assert store.living(tenant.id) == 5
+        assert jobs_store.living(tenant.id) == 5
         of_tenant.update(next_fire_at=factories.now())
-        assert store.living(tenant.id) == 5
+        assert jobs_store.living(tenant.id) == 5
         Job.objects.filter(id__in=[job.id for job in jobs[:3]]).delete()
-        assert store.living(tenant.id) == 3
+        assert jobs_store.living(tenant.id) == 3
 
     def test_forgets_a_transaction_that_was_rolled_back(self) -> None:
         tenant = factories.make_tenant()
         with transaction.atomic():
             make_job(tenant)
             transaction.set_rollback(True)
-        assert store.living(tenant.id) == 0
+        assert jobs_store.living(tenant.id) == 0
 
     def test_counts_bulk_inserts_and_nothing_after_a_truncate(self) -> None:
         tenant = factories.make_tenant()
         template = make_job(tenant)
         copies = [Job(**{**row_of(template), "id": new_id(), "name": f"copy {n}"}) for n in range(5)]
         Job.objects.bulk_create(copies)
-        assert store.living(tenant.id) == 6
+        assert jobs_store.living(tenant.id) == 6
         with connection.cursor() as cursor:
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; TRUNCATE jobs_job CASCADE")
-        assert store.living(tenant.id) == 0
+        assert jobs_store.living(tenant.id) == 0
 
 
 def row_of(job: Job) -> dict[str, Any]:

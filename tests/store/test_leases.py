@@ -1,4 +1,4 @@
-"""The lease: who leads, by the database's clock alone; and a deposed reign, whose writes change nothing."""
+"""The lease: who leads, by the database's clock alone; and a deposed leadership, whose writes change nothing."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,8 +12,8 @@ from jobs.models import Lease
 from jobs.store import jobs, leases, reap
 from jobs.store.catchup import walk
 from jobs.store.catchup.walk import Past
-from jobs.store.leases import Reign
-from jobs.store.reap import Verdict
+from jobs.store.leases import Leadership
+from jobs.store.reap import Recovery
 from tests import factories
 from tests.factories import HOUR, SECOND, make_job, make_trigger, row, take_lease
 
@@ -63,20 +63,20 @@ class TestTake:
 
 
 class TestRenew:
-    def test_prolongs_exactly_this_reign(self, clock: Any) -> None:
+    def test_prolongs_exactly_this_leadership(self, clock: Any) -> None:
         mine = take_lease()
         clock(9 * SECOND)
         assert leases.renew(mine, duration=TEN) is False
         clock(18 * SECOND)
         assert take("two") is None
 
-    def test_does_not_revive_an_expired_reign(self, clock: Any) -> None:
+    def test_does_not_revive_an_expired_leadership(self, clock: Any) -> None:
         mine = take_lease()
         clock(11 * SECOND)
         assert leases.renew(mine, duration=TEN) is None
 
     @pytest.mark.parametrize("wrong", [{"term": 2}, {"holder": "two"}])
-    def test_refuses_any_other_reign(self, wrong: dict[str, Any]) -> None:
+    def test_refuses_any_other_leadership(self, wrong: dict[str, Any]) -> None:
         assert leases.renew(replace(take_lease(), **wrong), duration=TEN) is None
 
 
@@ -85,7 +85,7 @@ class TestRelease:
         leases.release(take_lease())
         assert take("two") == 2
 
-    def test_of_a_reign_that_is_over_is_harmless(self) -> None:
+    def test_of_a_leadership_that_is_over_is_harmless(self) -> None:
         old, new = take_lease(), take_lease()
         before = Lease.objects.values().get()
         leases.release(old)
@@ -93,42 +93,42 @@ class TestRelease:
         assert leases.renew(new, duration=TEN) is False
 
 
-class TestDeposedReign:
+class TestDeposedLeadership:
     """The writes of an old term, of a term that expired, and (as the control) of the present one."""
 
     @pytest.fixture(params=["deposed", "expired", "present"])
-    def reign(self, request: pytest.FixtureRequest, clock: Any) -> tuple[Reign, bool]:
-        reign = take_lease(duration=timedelta(days=30) if request.param == "present" else TEN)
+    def leadership(self, request: pytest.FixtureRequest, clock: Any) -> tuple[Leadership, bool]:
+        leadership = take_lease(duration=timedelta(days=30) if request.param == "present" else TEN)
         if request.param != "present":
             clock(HOUR)
         if request.param == "deposed":
             take_lease(holder="two", duration=timedelta(days=30))
-        return reign, request.param == "present"
+        return leadership, request.param == "present"
 
-    def test_materializes_only_while_it_lasts(self, reign: tuple[Reign, bool]) -> None:
+    def test_materializes_only_while_it_lasts(self, leadership: tuple[Leadership, bool]) -> None:
         make_job(next_fire_at=factories.now())
-        assert len(jobs.take_due(reign=reign[0], look_ahead=HOUR, limit=10)) == reign[1]
+        assert len(jobs.take_due(leadership=leadership[0], look_ahead=HOUR, limit=10)) == leadership[1]
 
-    def test_dispatches_only_while_it_lasts(self, reign: tuple[Reign, bool]) -> None:
+    def test_dispatches_only_while_it_lasts(self, leadership: tuple[Leadership, bool]) -> None:
         trigger = make_trigger()
         before = row(trigger)
-        assert len(factories.dispatch(reign=reign[0]).queued) == reign[1]
-        assert (row(trigger) == before) is not reign[1]
+        assert len(factories.dispatch(leadership=leadership[0]).queued) == leadership[1]
+        assert (row(trigger) == before) is not leadership[1]
 
-    def test_reaps_expired_leases_only_while_it_lasts(self, reign: tuple[Reign, bool]) -> None:
+    def test_reaps_expired_leases_only_while_it_lasts(self, leadership: tuple[Leadership, bool]) -> None:
         trigger = make_trigger(state="running", lease_expires_at=factories.now() - HOUR)
-        verdict = Verdict(factories.grip(trigger), TriggerState.RETRYING, "", timedelta())
+        recovery = Recovery(factories.claim_token(trigger), TriggerState.RETRYING, "", timedelta())
         before = row(trigger)
-        assert len(reap.reap_running([verdict], reign=reign[0])) == reign[1]
-        assert (row(trigger) == before) is not reign[1]
+        assert len(reap.reap_running([recovery], leadership=leadership[0])) == leadership[1]
+        assert (row(trigger) == before) is not leadership[1]
 
-    def test_reaps_messages_only_while_it_lasts(self, reign: tuple[Reign, bool]) -> None:
+    def test_reaps_messages_only_while_it_lasts(self, leadership: tuple[Leadership, bool]) -> None:
         trigger = make_trigger(state="queued", queued_at=factories.now() - HOUR)
         before = row(trigger)
-        assert len(reap.reap_queued(reign=reign[0], deadline=SECOND, limit=9)) == reign[1]
-        assert (row(trigger) == before) is not reign[1]
+        assert len(reap.reap_queued(leadership=leadership[0], deadline=SECOND, limit=9)) == leadership[1]
+        assert (row(trigger) == before) is not leadership[1]
 
-    def test_catches_up_only_while_it_lasts(self, reign: tuple[Reign, bool]) -> None:
+    def test_catches_up_only_while_it_lasts(self, leadership: tuple[Leadership, bool]) -> None:
         now, waits, runs = factories.now(), make_job(), make_job()
         walk.begin(
             [
@@ -136,8 +136,8 @@ class TestDeposedReign:
                 for job, policy in ((waits, "skip"), (runs, "fire_all"))
             ]
         )
-        undecided = walk.take_undecided(reign=reign[0], after=UUID(int=0), limit=9)
+        undecided = walk.take_undecided(leadership=leadership[0], after=UUID(int=0), limit=9)
         decided = walk.take_decided(
-            reign=reign[0], tenant_id=runs.tenant_id, after=UUID(int=0), backlog=9, limit=9
+            leadership=leadership[0], tenant_id=runs.tenant_id, after=UUID(int=0), backlog=9, limit=9
         )
-        assert (len(undecided), len(decided)) == (reign[1], reign[1])
+        assert (len(undecided), len(decided)) == (leadership[1], leadership[1])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jobs.models import Job, JobVersion, Trigger
-from jobs.store import lifecycle as store
+from jobs.store import lifecycle as lifecycle_store
 from tests import factories
 from tests.factories import (
     HOUR,
@@ -30,7 +30,7 @@ class TestPause:
         job = make_job()
         queued, running = make_trigger(job, "queued"), make_trigger(job, "running")
         other = make_trigger(state="queued")
-        assert store.hand_back(job_ids=[job.id]) == 1
+        assert lifecycle_store.hand_back(job_ids=[job.id]) == 1
         assert states([queued, running, other]) == ["pending", "running", "queued"]
         assert claim(queued) == []
 
@@ -38,10 +38,10 @@ class TestPause:
         job = make_job()
         waiting = [make_trigger(job), make_trigger(job, "retrying")]
         running = make_trigger(job, "running")
-        store.hold(job_ids=[job.id], held=True)
+        lifecycle_store.hold(job_ids=[job.id], held=True)
         assert [row(trigger)["held"] for trigger in [*waiting, running]] == [True, True, False]
         assert dispatch().queued == []
-        store.hold(job_ids=[job.id], held=False)
+        lifecycle_store.hold(job_ids=[job.id], held=False)
         assert len(dispatch().queued) == 2
 
 
@@ -57,7 +57,7 @@ class TestResume:
             make_trigger(job, held=True, scheduled_for=now + HOUR),
             make_trigger(job, "retrying", held=True, due_at=paused_at + MINUTE),
         ]
-        assert store.skip_paused({job.id: paused_at}, now=now) == 2
+        assert lifecycle_store.skip_paused({job.id: paused_at}, now=now) == 2
         assert [state_of(trigger) for trigger in (during, late)] == [("skipped", "paused")] * 2
         assert states(kept) == ["pending", "pending", "pending", "retrying"]
 
@@ -68,7 +68,7 @@ class TestResume:
     )
     def test_keeps_what_somebody_asked_for_and_what_was_tried(self, columns: dict[str, Any]) -> None:
         trigger = make_trigger(held=True, **columns)
-        assert store.skip_paused({trigger.job_id: factories.now() - HOUR}, now=factories.now()) == 0
+        assert lifecycle_store.skip_paused({trigger.job_id: factories.now() - HOUR}, now=factories.now()) == 0
         assert state_of(trigger) == ("pending", "")
 
 
@@ -86,12 +86,12 @@ class TestPausedSince:
         begin = factories.now() - HOUR
         for index, status in enumerate(timeline):
             add_version(job, status, begin + index * MINUTE)
-        assert store.paused_since(job_ids=[job.id]) == {job.id: begin + expected * MINUTE}
+        assert lifecycle_store.paused_since(job_ids=[job.id]) == {job.id: begin + expected * MINUTE}
 
     def test_is_the_jobs_creation_where_the_timeline_does_not_know(self) -> None:
         unknown, purged = make_job(status="paused"), make_job(status="paused")
         add_version(purged, "paused", factories.now() - MINUTE)
-        assert store.paused_since(job_ids=[unknown.id, purged.id]) == {
+        assert lifecycle_store.paused_since(job_ids=[unknown.id, purged.id]) == {
             job.id: job.created_at for job in (unknown, purged)
         }
 
@@ -114,7 +114,7 @@ class TestEdit:
             make_trigger(job, "succeeded", scheduled_for=ahead + 3 * HOUR),
             make_trigger(scheduled_for=ahead),
         ]
-        assert store.withdraw_future(job_ids=[job.id], now=factories.now()) == 1
+        assert lifecycle_store.withdraw_future(job_ids=[job.id], now=factories.now()) == 1
         assert row(gone) == {}
         assert all(row(trigger) for trigger in kept)
 
@@ -123,7 +123,7 @@ class TestEdit:
         waiting = [make_trigger(job), make_trigger(job, "retrying"), make_trigger(job, "queued")]
         others = [make_trigger(job, "running"), make_trigger(job, "succeeded")]
         before = [row(trigger) for trigger in others]
-        store.restamp(job_id=job.id, version=2, priority=0, job_type="webhook")
+        lifecycle_store.restamp(job_id=job.id, version=2, priority=0, job_type="webhook")
         for trigger in waiting:
             stored = row(trigger)
             assert (stored["job_version"], stored["priority"], stored["job_type"]) == (2, 0, "webhook")
@@ -137,7 +137,7 @@ class TestCancelJob:
         running, other = make_trigger(job, "running"), make_trigger()
         ended = [make_trigger(job, state) for state in ENDED]
         before = [row(trigger) for trigger in [*ended, other]]
-        assert store.cancel_jobs(job_ids=[job.id]) == 4
+        assert lifecycle_store.cancel_jobs(job_ids=[job.id]) == 4
         assert [state_of(trigger) for trigger in waiting] == [("cancelled", "job_cancelled")] * 3
         assert all(row(trigger)["finished_at"] and not row(trigger)["held"] for trigger in waiting)
         stored = row(running)
@@ -146,7 +146,7 @@ class TestCancelJob:
 
     def test_cancels_what_a_pause_holds(self) -> None:
         trigger = make_trigger(held=True)
-        store.cancel_jobs(job_ids=[trigger.job_id])
+        lifecycle_store.cancel_jobs(job_ids=[trigger.job_id])
         assert state_of(trigger) == ("cancelled", "job_cancelled")
 
 
@@ -154,24 +154,24 @@ class TestCancel:
     def test_cancels_one_waiting_trigger(self) -> None:
         job = make_job()
         one, other = make_trigger(job), make_trigger(job)
-        assert store.cancel(trigger_id=one.id, tenant_id=one.tenant_id)
+        assert lifecycle_store.cancel(trigger_id=one.id, tenant_id=one.tenant_id)
         assert (state_of(one), state_of(other)) == (("cancelled", "requested"), ("pending", ""))
 
     def test_asks_a_running_one(self) -> None:
         trigger, _ = make_running()
-        assert store.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+        assert lifecycle_store.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
         assert (row(trigger)["state"], row(trigger)["cancel_requested"]) == ("running", True)
 
     @pytest.mark.parametrize("state", ENDED)
     def test_says_when_it_is_too_late(self, state: str) -> None:
         trigger = make_trigger(state=state)
-        assert not store.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
+        assert not lifecycle_store.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
 
     @pytest.mark.parametrize("state", ["pending", "running"])
     def test_of_another_tenants_trigger_changes_nothing(self, state: str) -> None:
         trigger = make_trigger(state=state)
         before = row(trigger)
-        assert not store.cancel(trigger_id=trigger.id, tenant_id=factories.make_tenant().id)
+        assert not lifecycle_store.cancel(trigger_id=trigger.id, tenant_id=factories.make_tenant().id)
         assert row(trigger) == before
 
 
@@ -186,7 +186,7 @@ class TestReplay:
             cancel_requested=True,
             result=1,
         )
-        assert store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == [trigger.id]
+        assert lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == [trigger.id]
         stored = row(trigger)
         assert (stored["state"], stored["reason"], stored["result"]) == ("pending", "", None)
         assert (stored["attempt_count"], stored["budget_start"], stored["crash_count"]) == (5, 5, 0)
@@ -197,7 +197,7 @@ class TestReplay:
     def test_goes_by_the_job_as_it_is_now(self) -> None:
         trigger = make_trigger(state="dead")
         Job.objects.filter(id=trigger.job_id).update(job_type="webhook", priority=0, version=2)
-        assert store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
+        assert lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
         stored = row(trigger)
         assert (stored["job_type"], stored["priority"], stored["job_version"]) == ("webhook", 0, 2)
         assert [item.id for item in dispatch(types=["webhook"]).queued] == [trigger.id]
@@ -205,30 +205,30 @@ class TestReplay:
     def test_runs_whatever_the_misfire_policy_says_of_its_age(self) -> None:
         job = make_job(misfire_policy="skip", overlap_policy="skip")
         trigger = make_trigger(job, "skipped", scheduled_for=factories.now() - 5 * HOUR)
-        store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
+        lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
         assert [item.id for item in dispatch().queued] == [trigger.id]
 
     def test_takes_many_and_only_what_has_ended(self) -> None:
         job = make_job()
         ended, waiting = [make_trigger(job, state) for state in ENDED], make_trigger(job)
         ids = [trigger.id for trigger in [*ended, waiting]]
-        assert set(store.replay(trigger_ids=ids, tenant_id=job.tenant_id)) == set(ids[:-1])
+        assert set(lifecycle_store.replay(trigger_ids=ids, tenant_id=job.tenant_id)) == set(ids[:-1])
         assert row(waiting)["replay_count"] == 0
 
     def test_happens_once(self) -> None:
         trigger = make_trigger(state="dead")
         for expected in ([trigger.id], []):
-            assert store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == expected
+            assert lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == expected
         assert row(trigger)["replay_count"] == 1
 
     def test_refuses_another_tenant(self) -> None:
         trigger = make_trigger(state="dead")
-        assert store.replay(trigger_ids=[trigger.id], tenant_id=factories.make_tenant().id) == []
+        assert lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=factories.make_tenant().id) == []
         assert state_of(trigger) == ("dead", "exhausted")
 
     @pytest.mark.parametrize("change", [{"status": "cancelled"}, {"deleted_at": factories.utc(2026, 1, 1)}])
     def test_refuses_triggers_of_a_job_that_is_gone(self, change: dict[str, Any]) -> None:
         trigger = make_trigger(state="dead")
         Job.objects.filter(id=trigger.job_id).update(**change)
-        assert store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == []
+        assert lifecycle_store.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id) == []
         assert Trigger.objects.get(id=trigger.id).state == "dead"

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobs.core.calendar.timetable import Listed
-from jobs.engine.firing.verdicts import between, decide
+from jobs.engine.firing.decisions import between, decide
 from jobs.models import Trigger
-from jobs.store import dispatch as store
-from jobs.store.dispatch import Memory, verdicts
+from jobs.store import dispatch as dispatch_store
+from jobs.store.dispatch import Memory, decisions
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, UNLIMITED, make_job, make_trigger, now
 
 pytestmark = pytest.mark.django_db
-WINDOW = store.Window(first=1000, lowest=1000, highest=1000, wait=SECOND)
+WINDOW = dispatch_store.Window(initial=1000, minimum=1000, maximum=1000, wait=SECOND)
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def undone() -> Callable[[], Any]:
 
 def dispatch_all() -> None:
     """Turns of a leader until one changes nothing; sets end only where nothing else is to be done."""
-    store.open_queues(["noop"], WINDOW)
+    dispatch_store.open_queues(["noop"], WINDOW)
     memory = Memory()
     while True:
-        done = store.dispatch(
-            memory=memory, reign=ANYONE, caps={"noop": None}, window=WINDOW, limit=100, rates=UNLIMITED
+        done = dispatch_store.dispatch(
+            memory=memory, leadership=ANYONE, caps={"noop": None}, window=WINDOW, limit=100, rates=UNLIMITED
         )
         if not (done.queued or done.ended | memory.missed.end(limit=1000)):
             return
@@ -58,7 +58,7 @@ class TestMissedFirings:
     ) -> None:
         with undone(), pytest.MonkeyPatch.context() as patch:
             # So many end one by one, the others as a set.
-            patch.setattr(verdicts, "END_HERE", here)
+            patch.setattr(decisions, "END_HERE", here)
             moment = now() - SECOND  # no firing is at the very edge of a window
             job = make_job(
                 misfire_policy=policy,

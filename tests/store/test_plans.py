@@ -60,7 +60,7 @@ class Sample:
 
 #: What a person asks for now and then may be slow for the minute until statistics catch up with a bulk load.
 COLD = {"lifecycle.replay"}
-REIGN = {"term": 1}
+LEADERSHIP = {"term": 1}
 LEASE = {"holder": "one", "duration": timedelta(seconds=10)}
 HOUR = timedelta(hours=1)
 
@@ -78,7 +78,7 @@ def lanes(sample: Sample) -> dict[str, Any]:
     }
 
 
-def verdicts(sample: Sample) -> dict[str, Any]:
+def recoveries(sample: Sample) -> dict[str, Any]:
     return {
         "ids": sample.ids,
         "fences": sample.some(1),
@@ -118,10 +118,10 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "expecteds": s.some(None),
     },
     "catchup.absorb": lambda s: {"job_ids": s.job_ids, "grace_ends": [s.now] * len(s.job_ids)},
-    "catchup.take_undecided": lambda s: {**REIGN, "after": UUID(int=0), "limit": 100},
+    "catchup.take_undecided": lambda s: {**LEADERSHIP, "after": UUID(int=0), "limit": 100},
     "catchup.waiting": lambda s: {},
     "catchup.take_decided": lambda s: {
-        **REIGN,
+        **LEADERSHIP,
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "after": UUID(int=0),
         "backlog": 10,
@@ -165,19 +165,19 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "catchup.end_jobs": lambda s: {"job_ids": s.job_ids},
     "catchup.give_up": lambda s: {"ids": s.ids},
-    "clocks.compare": lambda s: {"name": "w1", "offset": 0.1, "within": 0.01, "let_through": 0},
+    "clocks.compare": lambda s: {"name": "w1", "offset": 0.1, "within": 0.01, "rate_limit_bypassed": 0},
     "clocks.present": lambda s: {"silence": HOUR, "limit": 1000},
     "dispatch.news": lambda s: {"since": s.now - timedelta(seconds=2)},
     "dispatch.sweep": lambda s: {"tenant_id": -1, "job_type": "", "priority": 0, "limit": 200},
     "dispatch.bound": lambda s: {"milliseconds": 500},
     "dispatch.tenants": lambda s: {"ids": s.tenant_ids},
-    "dispatch.lock_tenants": lambda s: {**REIGN, "ids": s.tenant_ids},
+    "dispatch.lock_tenants": lambda s: {**LEADERSHIP, "ids": s.tenant_ids},
     "dispatch.in_flight_since": lambda s: {"since": s.now - timedelta(seconds=15)},
     "dispatch.in_flight_between": lambda s: {"since": s.now - timedelta(seconds=20), "until": s.now},
     "dispatch.in_flight_of": lambda s: {"ids": s.ids, "until": s.now},
     "dispatch.in_flight_of_tenants": lambda s: {"tenant_ids": s.tenant_ids},
     "dispatch.candidates": lambda s: {**lanes(s), "counts": [100] * len(s.tenant_ids)},
-    "dispatch.standings": lambda s: {
+    "dispatch.facts": lambda s: {
         "job_ids": s.job_ids,
         "due_ats": [s.now - HOUR] * len(s.job_ids),
         "jitters": [timedelta()] * len(s.job_ids),
@@ -241,8 +241,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "queues.measure": lambda s: {
         "job_types": ["noop", "webhook"],
         "queued": [7, 0],
-        "lowest": 16,
-        "highest": 1000,
+        "minimum": 16,
+        "maximum": 1000,
         "wait_seconds": 1.0,
         "stale": HOUR,
     },
@@ -372,7 +372,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "traceback": None,
         "task_args": None,
     },
-    "jobs.take_due": lambda s: {**REIGN, "look_ahead": HOUR, "limit": 500, "ids": None, "zoned": True},
+    "jobs.take_due": lambda s: {**LEADERSHIP, "look_ahead": HOUR, "limit": 500, "ids": None, "zoned": True},
     "jobs.peek_due": lambda s: {"look_ahead": HOUR, "limit": 10_000, "fresh": 1000},
     "jobs.materialize": lambda s: {
         "ids": s.ids,
@@ -401,8 +401,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},
     "leases.take": lambda s: {**LEASE, "idle": timedelta(seconds=5)},
-    "leases.renew": lambda s: {**LEASE, **REIGN},
-    "leases.release": lambda s: {**REIGN, "holder": "one"},
+    "leases.renew": lambda s: {**LEASE, **LEADERSHIP},
+    "leases.release": lambda s: {**LEADERSHIP, "holder": "one"},
     "lifecycle.lock_tenant": lambda s: {"tenant_id": 1},
     "lifecycle.weigh": lambda s: {"job_ids": s.job_ids, "most": 2_500},
     "lifecycle.hand_back_jobs": lambda s: {"job_ids": s.job_ids},
@@ -453,15 +453,15 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "reap.expired_leases": lambda s: {"limit": 500},
     "reap.in_hand": lambda s: {"ids": s.ids, "fences": s.some(1)},
     "reap.absolve": lambda s: {"ids": s.ids, "fences": s.some(1)},
-    "reap.reap_running": lambda s: {**REIGN, **verdicts(s)},
+    "reap.reap_running": lambda s: {**LEADERSHIP, **recoveries(s)},
     "reap.give_up": lambda s: {
-        **verdicts(s),
+        **recoveries(s),
         "suspects": s.some(True),
         "attempt_states": s.some("lost"),
         "error_codes": s.some("timeout"),
         "error_messages": s.some("stuck"),
     },
-    "reap.reap_queued": lambda s: {**REIGN, "deadline": timedelta(seconds=30), "limit": 500},
+    "reap.reap_queued": lambda s: {**LEADERSHIP, "deadline": timedelta(seconds=30), "limit": 500},
     "zones.look": lambda s: {},
     "zones.touch": lambda s: {"version": "2026a"},
     "zones.settle": lambda s: {"version": "2026a"},

@@ -10,14 +10,14 @@ from jobs.core.states import AttemptState, TriggerState
 from jobs.engine import reaper
 from jobs.models import Attempt, Job, Trigger
 from jobs.store import execution, lifecycle
-from jobs.store import reap as store
-from jobs.store.reap import Surrender, Verdict
+from jobs.store import reap as reap_store
+from jobs.store.reap import Recovery, Release
 from tests import factories
 from tests.factories import (
     ANYONE,
     attempts,
+    claim_token,
     finish_of,
-    grip,
     make_job,
     make_running,
     make_trigger,
@@ -33,18 +33,18 @@ def make_expired(
     *,
     policy: dict[str, Any] | None = None,
     delivery: str = "at_least_once",
-    companions: int = 0,
+    claimed_with: int = 0,
     **columns: Any,
 ) -> Trigger:
     job = make_job(retry_policy=policy or {}, delivery=delivery)
     trigger, attempt = make_running(job, lease_expires_at=factories.now() - factories.SECOND, **columns)
-    Attempt.objects.filter(id=attempt.id).update(companions=companions)
+    Attempt.objects.filter(id=attempt.id).update(claimed_with=claimed_with)
     return trigger
 
 
 def reap() -> int:
-    running = reaper.reap_leases(reign=ANYONE, limit=100)
-    return running + reaper.reap_messages(reign=ANYONE, deadline=DEADLINE, limit=100)
+    running = reaper.reap_leases(leadership=ANYONE, limit=100)
+    return running + reaper.reap_messages(leadership=ANYONE, deadline=DEADLINE, limit=100)
 
 
 class TestReapRunning:
@@ -71,8 +71,8 @@ class TestReapRunning:
         if by == "reap":
             reap()
         else:
-            verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", factories.SECOND)
-            store.give_up([Surrender(verdict, False, AttemptState.FAILED, "", "")])
+            recovery = Recovery(claim_token(trigger), TriggerState.RETRYING, "", factories.SECOND)
+            reap_store.give_up([Release(recovery, False, AttemptState.FAILED, "", "")])
         stored = row(trigger)
         assert (stored["state"], stored["job_type"], stored["priority"]) == ("retrying", "webhook", 0)
 
@@ -96,13 +96,13 @@ class TestReapRunning:
         reap()
         assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (2, 0)
         for _ in range(2):
-            store.absolve([grip(trigger)])
+            reap_store.absolve([claim_token(trigger)])
         assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 1)
         assert attempts(trigger)[0].error_code == "lease_lapsed"
 
     def test_charges_nothing_to_one_whose_worker_was_told_to_stop(self) -> None:
         trigger = make_expired(crash_count=2, policy={"max_attempts": 1})
-        execution.note_stopping([grip(trigger)])
+        execution.note_stopping([claim_token(trigger)])
         reap()
         stored, [attempt] = row(trigger), attempts(trigger)
         assert (stored["state"], stored["crash_count"], stored["budget_start"]) == ("retrying", 2, 1)
@@ -110,13 +110,13 @@ class TestReapRunning:
         assert "not charged" in attempt.error_message
 
     def test_is_not_taken_back_from_who_was_not_charged(self) -> None:
-        trigger = make_expired(crash_count=1, companions=2)
+        trigger = make_expired(crash_count=1, claimed_with=2)
         reap()
-        store.absolve([grip(trigger)])
+        reap_store.absolve([claim_token(trigger)])
         assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 1)
 
     def test_charges_nothing_to_one_of_a_batch_but_lets_it_travel_alone(self) -> None:
-        trigger = make_expired(policy={"max_attempts": 1}, crash_count=2, companions=99)
+        trigger = make_expired(policy={"max_attempts": 1}, crash_count=2, claimed_with=99)
         assert reap() == 1
         stored = row(trigger)
         assert (stored["state"], stored["crash_count"], stored["budget_start"]) == ("retrying", 2, 1)
@@ -125,12 +125,12 @@ class TestReapRunning:
 
     def test_judges_by_the_attempt_of_the_present_fence(self) -> None:
         trigger = make_expired(attempt_count=2, fence=3)
-        factories.make_attempt(trigger, "lost", number=1, fence=2, companions=5)
+        factories.make_attempt(trigger, "lost", number=1, fence=2, claimed_with=5)
         reap()
         assert (row(trigger)["crash_count"], row(trigger)["budget_start"]) == (1, 0)
 
     def test_buries_one_of_a_batch_that_may_be_started_once_only(self) -> None:
-        trigger = make_expired(delivery="at_most_once", companions=3)
+        trigger = make_expired(delivery="at_most_once", claimed_with=3)
         reap()
         assert state_of(trigger) == ("dead", "lost")
 
@@ -150,19 +150,19 @@ class TestReapRunning:
         reap()
         assert state_of(trigger) == ("cancelled", "requested")
 
-    def test_lets_a_wish_to_cancel_that_came_after_the_verdict_beat_the_retry(self) -> None:
+    def test_lets_a_wish_to_cancel_that_came_after_the_recovery_was_decided_beat_the_retry(self) -> None:
         trigger = make_expired()
-        verdict = Verdict(grip(trigger), TriggerState.RETRYING, "", timedelta())
+        recovery = Recovery(claim_token(trigger), TriggerState.RETRYING, "", timedelta())
         lifecycle.cancel_jobs(job_ids=[trigger.job_id])
-        store.reap_running([verdict], reign=ANYONE)
+        reap_store.reap_running([recovery], leadership=ANYONE)
         assert state_of(trigger) == ("cancelled", "job_cancelled")
         assert row(trigger)["finished_at"] is not None
 
-    def test_leaves_a_trigger_that_was_renewed_after_the_verdict(self) -> None:
+    def test_leaves_a_trigger_that_was_renewed_after_the_recovery_was_decided(self) -> None:
         trigger = make_expired()
-        verdict = Verdict(grip(trigger), TriggerState.DEAD, "poison", timedelta())
-        execution.renew(grips=[grip(trigger)], lease=factories.LEASE)
-        assert store.reap_running([verdict], reign=ANYONE) == []
+        recovery = Recovery(claim_token(trigger), TriggerState.DEAD, "poison", timedelta())
+        execution.renew(tokens=[claim_token(trigger)], lease=factories.LEASE)
+        assert reap_store.reap_running([recovery], leadership=ANYONE) == []
         assert state_of(trigger) == ("running", "")
 
     def test_makes_the_late_finish_stale(self) -> None:
@@ -177,8 +177,8 @@ class TestReapRunning:
     def test_takes_the_longest_expired_first_up_to_the_limit(self) -> None:
         newer, older = make_expired(), make_expired()
         Trigger.objects.filter(id=older.id).update(lease_expires_at=factories.now() - factories.HOUR)
-        assert [found.id for found in store.expired_leases(limit=1)] == [older.id]
-        assert [found.id for found in store.expired_leases(limit=9)] == [older.id, newer.id]
+        assert [found.id for found in reap_store.expired_leases(limit=1)] == [older.id]
+        assert [found.id for found in reap_store.expired_leases(limit=9)] == [older.id, newer.id]
 
     def test_obeys_the_clock_that_was_set(self, clock: Any) -> None:
         trigger, _ = make_running()
@@ -215,7 +215,7 @@ class TestReapQueued:
             make_trigger(job, "queued", queued_at=factories.now() - n * factories.SECOND) for n in range(3)
         ]
         clock(factories.HOUR)
-        assert [found.id for found in store.reap_queued(reign=ANYONE, deadline=DEADLINE, limit=1)] == [
-            triggers[2].id
-        ]
+        assert [
+            found.id for found in reap_store.reap_queued(leadership=ANYONE, deadline=DEADLINE, limit=1)
+        ] == [triggers[2].id]
         assert factories.states(triggers) == ["queued", "queued", "pending"]

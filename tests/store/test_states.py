@@ -12,7 +12,7 @@ import pytest
 from jobs.core.states import TRANSITIONS, TriggerState, Verb, targets_of
 from jobs.models import Job, Trigger
 from jobs.store import db, execution, jobs, lifecycle, reap
-from jobs.store.reap import Verdict
+from jobs.store.reap import Recovery
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -56,14 +56,14 @@ def finish(state: str) -> Deed:
 def reap_running(state: str) -> Deed:
     def deed(trigger: Trigger) -> None:
         reason = {"dead": "poison", "cancelled": "requested"}.get(state, "")
-        verdict = Verdict(factories.grip(trigger), TriggerState(state), reason, timedelta())
-        reap.reap_running([verdict], reign=factories.ANYONE)
+        recovery = Recovery(factories.claim_token(trigger), TriggerState(state), reason, timedelta())
+        reap.reap_running([recovery], leadership=factories.ANYONE)
 
     return deed
 
 
 def reap_queued(_: Trigger) -> None:
-    reap.reap_queued(reign=factories.ANYONE, deadline=timedelta(seconds=30), limit=10)
+    reap.reap_queued(leadership=factories.ANYONE, deadline=timedelta(seconds=30), limit=10)
 
 
 def cancel_and_answer(trigger: Trigger) -> None:
@@ -85,7 +85,7 @@ DEEDS: dict[Verb, list[Deed]] = {
         lambda trigger: lifecycle.skip_paused({trigger.job_id: trigger.due_at}, now=factories.now()),
     ],
     Verb.CLAIM: [factories.claim, claim_of_a_paused_job],
-    Verb.RENEW: [lambda trigger: execution.renew(grips=[factories.grip(trigger)], lease=OVERDUE)],
+    Verb.RENEW: [lambda trigger: execution.renew(tokens=[factories.claim_token(trigger)], lease=OVERDUE)],
     Verb.SUCCEED: [finish("succeeded")],
     Verb.RETRY: [finish("retrying")],
     Verb.BURY: [finish("dead")],

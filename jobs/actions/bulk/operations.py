@@ -16,7 +16,7 @@ from jobs.core.errors import CarillonError, Conflict, NotFound
 from jobs.models import Job, Operation
 from jobs.shapes.operations import OperationShape
 from jobs.store import db, lifecycle
-from jobs.store import operations as store
+from jobs.store import operations as operations_store
 from jobs.store.trail import Actor, acting_as
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
@@ -67,7 +67,7 @@ def begin_operation(*, tenant: Tenant, verb: str, wanted: dict[str, str]) -> Ope
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
-        begun = store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MAX_UNFINISHED)
+        begun = operations_store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MAX_UNFINISHED)
         if begun is None:
             raise Conflict(f"{MAX_UNFINISHED} of your operations have not finished; wait, or cancel one.")
         return Operation.objects.get(id=begun)
@@ -85,7 +85,7 @@ def find_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
 def cancel_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
     """Do nothing more of it; what was done stays done. May be repeated. Raises ``Conflict`` when it has finished."""
     operation = find_operation(tenant=tenant, operation_id=operation_id)
-    stopped = store.cancel(operation_id=operation.id, tenant_id=tenant.id)
+    stopped = operations_store.cancel(operation_id=operation.id, tenant_id=tenant.id)
     operation.refresh_from_db()
     if not stopped and not operation.cancelled:
         raise Conflict("The operation has finished already.")
@@ -95,7 +95,7 @@ def cancel_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
 def advance(select: Select) -> bool:
     """Do one slice of the operation that has waited longest. False: there is none, or other beats have them in hand."""
     with db.atomic():
-        operation = store.take()
+        operation = operations_store.take()
         if operation is None:
             return False
         try:
@@ -106,10 +106,10 @@ def advance(select: Select) -> bool:
         except db.StatementFailed as error:
             # Somebody has the tenant locked. Let the other operations have their turn; this one comes after them.
             log.info("operation waits", id=str(operation.id), error=str(error).strip().splitlines()[:1])
-            store.postpone(operation_id=operation.id)
+            operations_store.postpone(operation_id=operation.id)
         except Exception:
             log.exception("operation failed", id=str(operation.id))
-            store.postpone(operation_id=operation.id)
+            operations_store.postpone(operation_id=operation.id)
     return True
 
 
@@ -119,7 +119,7 @@ def representation(operation: Operation) -> dict[str, Any]:
     return OperationShape.of(
         operation,
         status=ended if operation.finished_at else "running",
-        refusals=operation.refusals[: store.MAX_REFUSALS],
+        refusals=operation.refusals[: operations_store.MAX_REFUSALS],
     )
 
 
@@ -128,7 +128,7 @@ def _do_slice(operation: Any, select: Select) -> None:
     chosen = select(operation, SLICE)
     done, refusals = _carry_out(operation.verb, tenant, chosen.ids) if chosen.ids else (0, {})
     whole = done == len(chosen.ids)
-    store.note(
+    operations_store.note(
         operation_id=operation.id,
         cursor=chosen.last if whole else chosen.ids[done - 1],
         done=done - len(refusals),

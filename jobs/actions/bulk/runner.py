@@ -15,7 +15,7 @@ log = get_logger()
 #: With nothing to do it looks again after this long,
 IDLE_SECONDS = 1.0
 #: What the database may take for one of its statements, under the tenant's lock.
-LONGEST = timedelta(seconds=10)
+MAX_STATEMENT = timedelta(seconds=10)
 #: and after a slice rests for as many times as long as that took.
 REST = 0.5
 
@@ -43,7 +43,7 @@ class Runner:
         """One slice, if there is one to do. Returns the seconds to rest. A database that is away is waited out."""
         began = time.monotonic()
         try:
-            db.bound(statements=LONGEST)
+            db.bound(statements=MAX_STATEMENT)
             busy = advance(self._select)
         except db.DISCONNECTED as error:
             db.note_away(error, what="operations")

@@ -18,7 +18,7 @@ from rest_framework.throttling import BaseThrottle
 
 from jobs.api.calls.costs import Cost, cost_of, cost_of_body
 from jobs.conf import engine_settings
-from jobs.limits import DEBT_SECONDS, Bucket, Standing, shared_buckets
+from jobs.limits import DEBT_SECONDS, Bucket, RateStatus, shared_buckets
 from tenants.models import ApiKey
 
 _NOTED = "carillon_rate"
@@ -29,10 +29,10 @@ class TooCostly(Throttled):
 
     kind = "too-many-requests"
 
-    def __init__(self, cost: Cost, standing: Standing, wait: float) -> None:
+    def __init__(self, cost: Cost, status: RateStatus, wait: float) -> None:
         super().__init__(wait=wait)
         self.detail = ErrorDetail(
-            f"This request costs {cost.tokens:,} tokens of the key's rate, and {standing.remaining:,} are left. Come "
+            f"This request costs {cost.tokens:,} tokens of the key's rate, and {status.remaining:,} are left. Come "
             f"again in {math.ceil(wait)} seconds{', or send less at once' if cost.each else ''}."
         )
 
@@ -54,53 +54,53 @@ class KeyRate(BaseThrottle):
     """The limit of the request's key: its own, or that of the settings; 0 there means none."""
 
     def __init__(self) -> None:
-        self._standing: Standing | None = None
+        self._status: RateStatus | None = None
 
     def allow_request(self, request: Request, view: Any) -> bool:
         bucket = bucket_of(request.auth) if isinstance(request.auth, ApiKey) else None
-        self._standing = shared_buckets().take(bucket) if bucket else None
-        if bucket is None or self._standing is None:
+        self._status = shared_buckets().take(bucket) if bucket else None
+        if bucket is None or self._status is None:
             return True
-        setattr(request._request, _NOTED, (bucket, self._standing, 1))
-        if self._standing.granted:
-            self._weigh(request, bucket, self._standing)
-        return self._standing.granted > 0
+        setattr(request._request, _NOTED, (bucket, self._status, 1))
+        if self._status.granted:
+            self._weigh(request, bucket, self._status)
+        return self._status.granted > 0
 
-    def _weigh(self, request: Request, bucket: Bucket, standing: Standing) -> None:
+    def _weigh(self, request: Request, bucket: Bucket, status: RateStatus) -> None:
         """Take what the request costs beyond its first token. Raises ``TooCostly``."""
         match = request._request.resolver_match
         of_body = cost_of_body(_length(request))
-        self._affordable(of_body, request, bucket, standing)
+        self._affordable(of_body, request, bucket, status)
         of_call = cost_of(
             match.url_name if match else None,
             str(request.method),
             body=lambda: request.data,
             query=request.query_params,
         )
-        tokens = self._affordable(max(of_body, of_call), request, bucket, standing)
+        tokens = self._affordable(max(of_body, of_call), request, bucket, status)
         if tokens > 1:
             shared_buckets().spend({bucket: tokens - 1})
-            left = standing._replace(
-                remaining=max(0, standing.remaining - tokens + 1),
-                reset_after_seconds=standing.reset_after_seconds + (tokens - 1) * bucket.interval,
+            left = status._replace(
+                remaining=max(0, status.remaining - tokens + 1),
+                reset_after_seconds=status.reset_after_seconds + (tokens - 1) * bucket.interval,
             )
             setattr(request._request, _NOTED, (bucket, left, tokens))
 
     @staticmethod
-    def _affordable(cost: Cost, request: Request, bucket: Bucket, standing: Standing) -> int:
+    def _affordable(cost: Cost, request: Request, bucket: Bucket, status: RateStatus) -> int:
         """The tokens to take for ``cost``, of which one is taken. Raises ``TooCostly``, ``NeverAffordable``."""
         payable = bucket.burst + int(DEBT_SECONDS * bucket.per_second)
         if cost.tokens > payable and cost.each:
             raise NeverAffordable(cost, payable)
         tokens = min(cost.tokens, payable)
-        missing = min(tokens, bucket.burst) - 1 - standing.remaining
+        missing = min(tokens, bucket.burst) - 1 - status.remaining
         if missing > 0:
-            setattr(request._request, _NOTED, (bucket, standing, tokens))
-            raise TooCostly(cost, standing, max(1.0, missing * bucket.interval))
+            setattr(request._request, _NOTED, (bucket, status, tokens))
+            raise TooCostly(cost, status, max(1.0, missing * bucket.interval))
         return tokens
 
     def wait(self) -> float | None:
-        return max(1.0, self._standing.retry_after_seconds) if self._standing else None
+        return max(1.0, self._status.retry_after_seconds) if self._status else None
 
 
 def _length(request: Request) -> int:
@@ -123,11 +123,11 @@ def note(request: Request, response: HttpResponseBase) -> None:
     noted = getattr(request._request, _NOTED, None)
     if noted is None:
         return
-    bucket, standing, cost = noted
+    bucket, status, cost = noted
     window = max(1, math.ceil(bucket.burst / bucket.per_second))
     response.headers["RateLimit-Policy"] = f'"key";q={bucket.burst};w={window}'
     response.headers["RateLimit"] = (
-        f'"key";r={standing.remaining};t={max(1, math.ceil(standing.reset_after_seconds))}'
+        f'"key";r={status.remaining};t={max(1, math.ceil(status.reset_after_seconds))}'
     )
     if cost > 1:
         response.headers["RateLimit-Cost"] = str(cost)

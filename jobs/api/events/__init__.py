@@ -2,6 +2,6 @@
 
 from jobs.api.events.feed import EventsView
 from jobs.api.events.notify import TenantNotifyView
-from jobs.api.events.trail import AuditView
+from jobs.api.events.trail import TrailView
 
-__all__ = ("AuditView", "EventsView", "TenantNotifyView")
+__all__ = ("EventsView", "TenantNotifyView", "TrailView")

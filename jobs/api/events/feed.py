@@ -20,7 +20,7 @@ from jobs.shapes.history import Events, EventShape
 from jobs.store import events
 from jobs.store.events import START, Place
 
-MOST, _FEW = 1000, 100
+MAX_PAGE, _FEW = 1000, 100
 PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,18})", re.ASCII)
 LATEST = "latest"
 
@@ -47,8 +47,8 @@ class EventsView(Endpoint):
             ),
             OpenApiParameter(
                 "limit",
-                {"type": "integer", "minimum": 1, "maximum": MOST},
-                description=f"1 to {MOST}; {_FEW} by default.",
+                {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
+                description=f"1 to {MAX_PAGE}; {_FEW} by default.",
             ),
             OpenApiParameter(
                 "Last-Event-ID",
@@ -117,8 +117,8 @@ def place_of(given: str, *, field: str) -> Place:
 
 def limit_of(request: Request) -> int:
     given = request.query_params.get("limit", str(_FEW))
-    if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= MOST:
-        raise InvalidInput({"limit": f"Must be a whole number from 1 to {MOST}."})
+    if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= MAX_PAGE:
+        raise InvalidInput({"limit": f"Must be a whole number from 1 to {MAX_PAGE}."})
     return int(given)
 
 

@@ -6,7 +6,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from jobs.api.events.feed import MOST, PLACE, id_of, limit_of, page_of, place_of
+from jobs.api.events.feed import MAX_PAGE, PLACE, id_of, limit_of, page_of, place_of
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
@@ -15,7 +15,7 @@ from jobs.store import trail
 from jobs.store.events import START
 from tenants.models import ApiKey
 
-_LONGEST_ID = 64
+_MAX_ID_LENGTH = 64
 #: Of whom a tenant learns no more than this: who works for the installation is not its business.
 _UNNAMED = (trail.ActorKind.OPERATOR, trail.ActorKind.COMMAND, trail.ActorKind.DATABASE)
 _EXAMPLE = {
@@ -38,7 +38,7 @@ _EXAMPLE = {
 }
 
 
-class AuditView(Endpoint):
+class TrailView(Endpoint):
     query_parameters = ("after", "limit", "object_id")
     scope = ApiKey.Scope.ADMIN
 
@@ -52,11 +52,11 @@ class AuditView(Endpoint):
                 description="An id or a cursor; all that is kept by default.",
             ),
             OpenApiParameter(
-                "limit", {"type": "integer", "minimum": 1, "maximum": MOST}, description="100 by default."
+                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, description="100 by default."
             ),
             OpenApiParameter(
                 "object_id",
-                {"type": "string", "pattern": f"^[ -~]{{1,{_LONGEST_ID}}}$"},
+                {"type": "string", "pattern": f"^[ -~]{{1,{_MAX_ID_LENGTH}}}$"},
                 description="Of this object alone.",
             ),
         ],
@@ -73,7 +73,11 @@ class AuditView(Endpoint):
     def _rows(self, *, after: Any, limit: int, object_id: str | None) -> list[Any]:
         if object_id is None:
             return trail.page(tenant_id=self.tenant.id, after=after, limit=limit)
-        if not 1 <= len(object_id) <= _LONGEST_ID or not object_id.isascii() or not object_id.isprintable():
+        if (
+            not 1 <= len(object_id) <= _MAX_ID_LENGTH
+            or not object_id.isascii()
+            or not object_id.isprintable()
+        ):
             raise InvalidInput({"object_id": "Must be an id, as in object.id."})
         return trail.page_of_object(
             tenant_id=self.tenant.id, object_id=object_id.lower(), after=after, limit=limit

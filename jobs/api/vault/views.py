@@ -100,7 +100,7 @@ class SigningSecretView(Endpoint):
         operation_id="signing_secret_read",
     )
     def get(self, request: Request) -> Response:
-        return Response(_standing(self.tenant))
+        return Response(_rotation(self.tenant))
 
     @endpoint(
         "Sign webhooks with another secret; for a while with the one before it too, so that receivers can change over",
@@ -113,7 +113,7 @@ class SigningSecretView(Endpoint):
         overlap = timedelta(seconds=sent.overlap_seconds)
         with _refused():
             rotate_signing_secret(tenant=self.tenant, secret=sent.secret, overlap=overlap)
-        return Response(_standing(self.tenant))
+        return Response(_rotation(self.tenant))
 
 
 def _find(tenant: Tenant, name: str) -> Secret:
@@ -124,7 +124,7 @@ def _find(tenant: Tenant, name: str) -> Secret:
     return found
 
 
-def _standing(tenant: Tenant) -> dict[str, Any]:
+def _rotation(tenant: Tenant) -> dict[str, Any]:
     rotating = len(tenant.webhook_secret.split()) > 1
     return SigningSecret.of({"rotating": rotating, "retires_at": tenant.webhook_secret_retires_at})
 

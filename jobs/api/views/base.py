@@ -19,7 +19,7 @@ from jobs.shapes.base import Shown
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
 
-_LONGEST_NAME_SHOWN = 40
+_MAX_NAME_SHOWN = 40
 
 
 class LengthRequired(APIException):
@@ -131,6 +131,4 @@ class Endpoint(GenericAPIView[Any]):
     def refuse_body(self) -> None:
         """For actions that take nothing: raises ``InvalidInput`` for each field that was sent."""
         if fields := self.body():
-            raise InvalidInput(
-                {str(name)[:_LONGEST_NAME_SHOWN]: "This call takes no fields." for name in fields}
-            )
+            raise InvalidInput({str(name)[:_MAX_NAME_SHOWN]: "This call takes no fields." for name in fields})

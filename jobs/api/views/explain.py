@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from jobs.api.firings import next_firing
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
-from jobs.explain import explain_job, explain_trigger, standing
+from jobs.explain import explain_job, explain_trigger, tenant_usage
 from jobs.shapes.explain import JobExplanationShape, TenantShape, TriggerExplanation
 
 _EXAMPLE = OpenApiExample(
@@ -21,12 +21,12 @@ _EXAMPLE = OpenApiExample(
         "reason": "",
         "at": "2030-01-31T02:00:04Z",
         "summary": "Tenant acme: 50 of 50 in flight.",
-        "shut": ["tenant_cap"],
+        "blocking": ["tenant_cap"],
         "ahead": 12,
         "gates": [
             {
                 "gate": "due",
-                "open": True,
+                "passed": True,
                 "detail": "Due since 2030-01-31T02:00:00Z, 4 s ago.",
                 "opens_at": None,
                 "limit": None,
@@ -35,7 +35,7 @@ _EXAMPLE = OpenApiExample(
             },
             {
                 "gate": "tenant_cap",
-                "open": False,
+                "passed": False,
                 "detail": "Tenant acme: 50 of 50 in flight.",
                 "opens_at": None,
                 "limit": 50,
@@ -84,4 +84,4 @@ class TenantView(Endpoint):
         operation_id="tenant_read",
     )
     def get(self, request: Request) -> Response:
-        return Response(standing(self.tenant))
+        return Response(tenant_usage(self.tenant))

@@ -33,7 +33,7 @@ from jobs.store import db
 from tenants.clock import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
-_MOST_RANGES = 200
+_MAX_RANGES = 200
 
 
 #: What of a job is computed when it is asked for.
@@ -312,7 +312,7 @@ class JobTriggersView(Endpoint):
             ranges = ranges.filter(until_at__gt=after)
         if until is not None:
             ranges = ranges.filter(from_at__lte=until)
-        return SkippedRangeFilter(self.request.query_params, ranges).qs[:_MOST_RANGES]
+        return SkippedRangeFilter(self.request.query_params, ranges).qs[:_MAX_RANGES]
 
 
 class JobAttemptsView(Endpoint):

@@ -21,7 +21,7 @@ from jobs.shapes.pull import JobTypes, JobTypeShape
 from jobs.store.jobs import schedule_of
 from tenants.clock import database_now
 
-_MOST_FIRINGS = 1000
+_MAX_FIRINGS = 1000
 _FEW_FIRINGS = 10
 
 
@@ -47,7 +47,7 @@ class JobPreviewView(Endpoint):
         parameters=[
             OpenApiParameter(
                 "count",
-                {"type": "integer", "minimum": 1, "maximum": _MOST_FIRINGS},
+                {"type": "integer", "minimum": 1, "maximum": _MAX_FIRINGS},
                 description=f"{_FEW_FIRINGS} by default.",
             )
         ],
@@ -56,8 +56,8 @@ class JobPreviewView(Endpoint):
     def get(self, request: Request, job_id: UUID) -> Response:
         given = request.query_params.get("count", str(_FEW_FIRINGS))
         job = find_job(tenant=self.tenant, job_id=job_id)
-        if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MOST_FIRINGS:
-            raise InvalidInput({"count": f"Must be a whole number from 1 to {_MOST_FIRINGS}."})
+        if not re.fullmatch("[0-9]{1,4}", given, re.ASCII) or not 1 <= int(given) <= _MAX_FIRINGS:
+            raise InvalidInput({"count": f"Must be a whole number from 1 to {_MAX_FIRINGS}."})
         try:
             return Response(preview(schedule_of(job), after=database_now(), count=int(given)))
         except ScheduleError as error:

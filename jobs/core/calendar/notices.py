@@ -20,7 +20,7 @@ from jobs.core.timezones import load_zone
 
 AHEAD = timedelta(days=30)
 #: No zone has put its clocks back by more than this since 2000.
-_LONGEST_OVERLAP = timedelta(days=1)
+_MAX_OVERLAP = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def next_clock_change_notice(
     after, until = within_bounds(schedule, after=now, until=now + within)
     after, until = after.astimezone(UTC), until.astimezone(UTC)
     # A first pass comes before its change, a second pass after it.
-    changes = clock_changes(schedule.timezone, after=after - _LONGEST_OVERLAP, until=until + _LONGEST_OVERLAP)
+    changes = clock_changes(schedule.timezone, after=after - _MAX_OVERLAP, until=until + _MAX_OVERLAP)
     for change in changes:
         found = _effect(schedule, change, after)
         if found is not None:

@@ -69,7 +69,7 @@ class PlanCache:
 
 
 def _of_once(job: Any, since: datetime, until: datetime, limit: int) -> Plan:
-    """What ``_computed`` would find, for the jobs a crowd is made of."""
+    """What ``_computed`` would find, for the jobs a burst is made of."""
     at = job.run_at
     if at < since or (job.starts_at and at < job.starts_at) or (job.ends_at and at > job.ends_at):
         return Plan([], None)

@@ -17,7 +17,7 @@ _NTH = re.compile(r"(?P<day>[0-9A-Z]+)#(?P<nth>[0-9]+)")
 _FOREIGN = re.compile(r"[RH](\([0-9-]*\))?(/[0-9]+)?")
 _MOVING = re.compile(r"(?P<day>[0-9]{1,2})W|L(?:-(?P<before>[0-9]{1,2}))?(?P<nearest>W?)")
 _FURTHEST_BEFORE = 30
-_LONGEST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Field:
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise ``InvalidInput`` saying where this is, what was written and ``reason``, a sentence without its stop."""
-        shown = self.text[:_LONGEST_SHOWN] or "an empty list entry"
+        shown = self.text[:_MAX_SHOWN] or "an empty list entry"
         where = f"{self.column.name} (field {self.number}, character {self.character})"
         raise InvalidInput({"cron": f"{where}: {shown} {reason}."})
 

@@ -1,6 +1,6 @@
 """What becomes of an attempt that failed, of a worker that died, and of a message that no worker claims (DESIGN §7).
 
-The worker and the reaper both ask ``after_failure``, so a handler that raised and a worker that died are judged by the
+The worker and the reaper both ask ``after_failure``, so a handler that raised and a worker that died are decided by the
 same rule. It keeps true that a trigger is retried only within its budget and that an ``at_most_once`` trigger is never
 started twice.
 """
@@ -71,12 +71,12 @@ class Cancel:
     """Do not try again: somebody asked for it to be cancelled while it ran."""
 
 
-def is_charged(*, companions: int, stopping: bool) -> bool:
+def is_charged(*, claimed_with: int, stopping: bool) -> bool:
     """Whether a trigger whose worker died is charged for the crash (DESIGN §7): it was alone, and the death unexpected.
 
-    ``companions``: how many more its worker had claimed with it. ``stopping``: its worker had been told to stop.
+    ``claimed_with``: how many more its worker had claimed with it. ``stopping``: its worker had been told to stop.
     """
-    return companions == 0 and not stopping
+    return claimed_with == 0 and not stopping
 
 
 def after_crash(

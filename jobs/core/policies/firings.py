@@ -11,7 +11,7 @@ from typing import Protocol
 from jobs.core.policies.words import MisfirePolicy, OverlapPolicy
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What dispatch does with a trigger that is due. The ends carry their reason (``states.REASONS``)."""
 
     DISPATCH = "dispatch"
@@ -62,8 +62,8 @@ def may_skip(firing: Firing) -> bool:
 
 
 @dataclass(slots=True)
-class Standing:
-    """How a job stands while triggers of it are decided: its policies, and its other triggers.
+class JobFacts:
+    """What is known of a job while its triggers are decided: its policies, and its other triggers.
 
     ``active``: its triggers may start; ``ended``: they never will. ``unfinished``: in flight or retrying;
     ``in_flight``: queued or running; ``key_in_flight``: of its concurrency key. ``keep_from``: missed firings scheduled
@@ -90,29 +90,29 @@ class Standing:
     started: int = 0
 
 
-def decide(firing: Firing, job: Standing) -> Verdict:
+def decide(firing: Firing, job: JobFacts) -> Decision:
     """What becomes of a trigger that is due and whose turn has come (DESIGN §9). The one place that decides it."""
     if job.ended:
-        return Verdict.JOB_CANCELLED
+        return Decision.JOB_CANCELLED
     if not job.active:
-        return Verdict.HOLD
+        return Decision.HOLD
     if firing.job_type != job.job_type:
-        return Verdict.MOVE
+        return Decision.MOVE
     missed = is_missed(firing, job)
     if missed and (end := _misfire(firing, job)):
         return end
-    verdict = _overlap(firing, job, missed=missed)
-    if verdict == Verdict.DISPATCH and key_is_full(job):
-        return Verdict.WAIT
-    return verdict
+    decision = _overlap(firing, job, missed=missed)
+    if decision == Decision.DISPATCH and key_is_full(job):
+        return Decision.WAIT
+    return decision
 
 
-def decide_unkeyed(firing: Firing, job: Standing) -> Verdict:
+def decide_unkeyed(firing: Firing, job: JobFacts) -> Decision:
     """As ``decide``, if the job had no concurrency key: to tell a WAIT for its own triggers from one for the key."""
     return decide(firing, replace(job, keyed=False))
 
 
-def key_is_full(job: Standing) -> bool:
+def key_is_full(job: JobFacts) -> bool:
     """Whether as many triggers of the job's concurrency key are in flight as its ``max_concurrent`` lets start."""
     return job.keyed and job.key_in_flight >= job.max_concurrent
 
@@ -147,13 +147,13 @@ def room_to_show(job: JobLoad) -> int:
     return max(0, 1 - busy - job.retrying)
 
 
-def is_missed(firing: Firing, job: Standing) -> bool:
+def is_missed(firing: Firing, job: JobFacts) -> bool:
     """Whether the misfire policy decides about a firing: it may be skipped, and its grace is over."""
     # As long as a firing may be skipped, its due_at is its scheduled_for and its job's jitter.
     return may_skip(firing) and firing.due_at + job.misfire_grace < job.now
 
 
-def runs_late(firing: Firing, job: Standing, *, missed: bool) -> bool:
+def runs_late(firing: Firing, job: JobFacts, *, missed: bool) -> bool:
     """Whether a firing is one of those that run however late they are. ``missed``: as ``is_missed`` says."""
     return firing.origin in ("catchup", "backfill") or (
         missed and job.misfire_policy in (MisfirePolicy.FIRE_ALL, MisfirePolicy.BACKFILL)
@@ -165,7 +165,7 @@ def must_run(firing: Firing, *, late: bool) -> bool:
     return late or not may_skip(firing)
 
 
-def one_at_a_time(firing: Firing, job: Standing, *, late: bool) -> bool:
+def one_at_a_time(firing: Firing, job: JobFacts, *, late: bool) -> bool:
     """Whether a firing starts beside no other of its job. ``late``: as ``runs_late`` says."""
     return (
         job.overlap_policy != OverlapPolicy.ALLOW
@@ -181,7 +181,7 @@ def most_to_run(policy: str, *, max_catchup: int) -> int:
     ]
 
 
-def end_of_missed(policy: str, *, too_old: bool, passed_over: bool) -> Verdict | None:
+def end_of_missed(policy: str, *, too_old: bool, passed_over: bool) -> Decision | None:
     """How a missed firing ends by its job's policy (DESIGN §9); None: it runs late.
 
     ``too_old``: older than the catch-up window. ``passed_over``: as many newer ones were missed as may run
@@ -189,17 +189,17 @@ def end_of_missed(policy: str, *, too_old: bool, passed_over: bool) -> Verdict |
     """
     match policy:
         case MisfirePolicy.SKIP:
-            return Verdict.MISFIRE
+            return Decision.MISFIRE
         case MisfirePolicy.FIRE_ALL:
             return None
         case _ if too_old:
-            return Verdict.MISFIRE
+            return Decision.MISFIRE
         case _ if passed_over:
-            return Verdict.COALESCED if policy == MisfirePolicy.FIRE_ONCE else Verdict.MISFIRE
+            return Decision.COALESCED if policy == MisfirePolicy.FIRE_ONCE else Decision.MISFIRE
     return None
 
 
-def _misfire(firing: Firing, job: Standing) -> Verdict | None:
+def _misfire(firing: Firing, job: JobFacts) -> Decision | None:
     return end_of_missed(
         job.misfire_policy,
         too_old=firing.due_at + job.catchup_window < job.now,
@@ -207,24 +207,24 @@ def _misfire(firing: Firing, job: Standing) -> Verdict | None:
     )
 
 
-def _overlap(firing: Firing, job: Standing, *, missed: bool) -> Verdict:
+def _overlap(firing: Firing, job: JobFacts, *, missed: bool) -> Decision:
     late = runs_late(firing, job, missed=missed)
     if not one_at_a_time(firing, job, late=late):
-        return Verdict.WAIT if job.in_flight >= job.max_concurrent else Verdict.DISPATCH
+        return Decision.WAIT if job.in_flight >= job.max_concurrent else Decision.DISPATCH
     if must_run(firing, late=late):
-        return Verdict.WAIT if job.in_flight else Verdict.DISPATCH
+        return Decision.WAIT if job.in_flight else Decision.DISPATCH
     older_waits = job.oldest_due is not None and job.oldest_due < firing.scheduled_for
     newer = job.newest_due is not None and job.newest_due > firing.scheduled_for
     match job.overlap_policy:
         case OverlapPolicy.SKIP if job.unfinished:
-            return Verdict.OVERLAP
+            return Decision.OVERLAP
         case OverlapPolicy.QUEUE if job.unfinished or older_waits:
-            return Verdict.WAIT
+            return Decision.WAIT
         case OverlapPolicy.COLLAPSE if job.unfinished:
-            return Verdict.COLLAPSED if newer else Verdict.WAIT
+            return Decision.COLLAPSED if newer else Decision.WAIT
         case OverlapPolicy.REPLACE if newer:
-            return Verdict.SUPERSEDED
+            return Decision.SUPERSEDED
         case OverlapPolicy.REPLACE if job.unfinished:
             # A trigger that was dispatched a moment ago is not stopped at once.
-            return Verdict.OVERLAP if job.started else Verdict.REPLACE
-    return Verdict.DISPATCH
+            return Decision.OVERLAP if job.started else Decision.REPLACE
+    return Decision.DISPATCH

@@ -22,15 +22,15 @@ from jobs.core.errors import ScheduleError
 from jobs.core.instants import TICK
 from jobs.core.policies import MisfirePolicy, Priority
 from jobs.core.schedule import each_fire_time
+from jobs.engine.firing.decisions import Decided, between, decide, runs
 from jobs.engine.firing.pace import Pace
-from jobs.engine.firing.verdicts import Decided, between, decide, runs
 from jobs.store import db
 from jobs.store import jobs as job_store
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.ledger import MAX_ROWS, Run, Skip
 from jobs.store.catchup.walk import Progress, schedule_of
 from jobs.store.jobs import Firing
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -67,20 +67,20 @@ class CatchUps:
         self._ran_to: dict[int, UUID] = {}
         self._last_tenant = 0
 
-    def step(self, *, reign: Reign, budget: timedelta) -> bool:
+    def step(self, *, leadership: Leadership, budget: timedelta) -> bool:
         """Work for about ``budget``. Returns whether there is more that could be done at once."""
         deadline = self._monotonic() + budget.total_seconds()
         # Running first: it is paced, so it leaves most of the time to deciding, which is not.
-        self._run(reign, deadline)
+        self._run(leadership, deadline)
         more = True
         while more and self._monotonic() < deadline:
-            more = self._decide(reign, deadline)
+            more = self._decide(leadership, deadline)
         return more
 
-    def _decide(self, reign: Reign, deadline: float) -> bool:
+    def _decide(self, leadership: Leadership, deadline: float) -> bool:
         """One transaction of deciding; False once everything is decided."""
         with db.atomic():
-            rows = walk.take_undecided(reign=reign, after=self._decided_to, limit=BATCH)
+            rows = walk.take_undecided(leadership=leadership, after=self._decided_to, limit=BATCH)
             steps, broken = self._steps(rows, deadline)
             ledger.skip([skip for step in steps for skip in step.skips])
             ledger.skip_ranges([run for step in steps for run in step.runs])
@@ -102,29 +102,29 @@ class CatchUps:
             if steps and (written >= MAX_WRITTEN or self._monotonic() >= deadline):
                 break
             try:
-                steps.append(_judge(row, before, behind))
+                steps.append(_step_of(row, before, behind))
                 written += len(steps[-1].skips)
             except ScheduleError as error:
                 broken.append((row, error))
         return steps, broken
 
-    def _run(self, reign: Reign, deadline: float) -> None:
+    def _run(self, leadership: Leadership, deadline: float) -> None:
         """Let each tenant's past firings run as far as its pace allows; tenants take turns at being first."""
         waiting = walk.waiting()
         self._ran_to = {tenant_id: after for tenant_id, after in self._ran_to.items() if tenant_id in waiting}
         for tenant_id in sorted(waiting, key=lambda tenant_id: (tenant_id <= self._last_tenant, tenant_id)):
             allowance = self._pace.allowance(tenant_id, waiting=waiting[tenant_id])
             if allowance:
-                self._run_tenant(reign, tenant_id, min(allowance, MAX_ROWS))
+                self._run_tenant(leadership, tenant_id, min(allowance, MAX_ROWS))
             self._last_tenant = tenant_id
             if self._monotonic() >= deadline:
                 break
 
-    def _run_tenant(self, reign: Reign, tenant_id: int, allowance: int) -> None:
+    def _run_tenant(self, leadership: Leadership, tenant_id: int, allowance: int) -> None:
         after = self._ran_to.get(tenant_id, _START)
         with db.atomic():
             take = partial(
-                walk.take_decided, reign=reign, tenant_id=tenant_id, backlog=VISIT, limit=allowance
+                walk.take_decided, leadership=leadership, tenant_id=tenant_id, backlog=VISIT, limit=allowance
             )
             rows = take(after=after) or (take(after=_START) if after != _START else [])
             steps, firings, broken = _run_rows(rows, allowance)
@@ -154,7 +154,7 @@ def _recorded_in_tails(rows: Sequence[Any]) -> list[list[datetime]]:
     return [of_row.get(row.id, []) for row in rows]
 
 
-def _judge(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> Step:
+def _step_of(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> Step:
     """What to write of a catch-up. An instant that has its trigger already is not decided again."""
     partly = len(ahead) == MAX_RECORDED
     until = ahead[-1] if partly else row.until_at

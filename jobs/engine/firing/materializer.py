@@ -6,7 +6,7 @@ never stops the others.
 
 It stays on time whatever was missed: a job that has missed many firings is split. The missed ones are noted as
 catch-up (``jobs.engine.firing.catchup``), and the job goes on with the first that can still be on time, in the same
-pass. Among many long overdue jobs, those that fire next go first (``Agenda``).
+pass. Among many long overdue jobs, those that fire next go first (``CatchUpOrder``).
 """
 
 from collections import Counter
@@ -21,36 +21,36 @@ from jobs.core.errors import ScheduleError
 from jobs.core.instants import TICK
 from jobs.core.schedule import jitter_offset
 from jobs.crash_points import crash_point
-from jobs.engine.firing.agenda import Agenda
+from jobs.engine.firing.order import CatchUpOrder
 from jobs.engine.firing.pace import WINDOW_SECONDS, Pace
 from jobs.store import db
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.catchup import split, walk
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import Firing
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
 
 #: Firings a pass materializes at most, shared among its jobs; the rest follow in the next passes.
 MAX_FIRINGS = 10_000
-PLANS = PlanCache(schedule_of=store.schedule_of)
+PLANS = PlanCache(schedule_of=jobs_store.schedule_of)
 
 
 def materialize(
     *,
-    reign: Reign,
+    leadership: Leadership,
     look_ahead: timedelta,
     limit: int,
     pace: Pace | None = None,
-    agenda: Agenda | None = None,
+    order: CatchUpOrder | None = None,
     tell: Callable[[Sequence[News], datetime], None] | None = None,
     zoned: bool = True,
 ) -> int:
     """Materialize up to ``limit`` jobs in one transaction. Returns how many, or ``limit`` while more wait.
 
-    ``pace`` learns how much each tenant fires on time. ``agenda`` keeps the order of overdue jobs from pass to pass.
+    ``pace`` learns how much each tenant fires on time. ``order`` keeps the order of overdue jobs from pass to pass.
     ``tell`` tells this process's dispatcher what was committed, and the database's time; where that dispatcher is the
     only one, nothing is announced.
     Without ``zoned``, jobs whose instants a time zone decides wait (``jobs.engine.firing.zones``).
@@ -58,23 +58,23 @@ def materialize(
     firings: list[Firing] = []
     pasts: list[Past] = []
     next_fire_ats: dict[Any, datetime | None] = {}
-    agenda = Agenda() if agenda is None else agenda
+    order = CatchUpOrder() if order is None else order
     with db.atomic():
-        rows = _take(reign, look_ahead, limit, agenda, zoned=zoned)
+        rows = _take(leadership, look_ahead, limit, order, zoned=zoned)
         if not rows:
             return 0
         until = rows[0].window_end
         most = max(1, MAX_FIRINGS // len(rows))
         for row in rows:
             try:
-                # As dispatch judges it: a firing is missed once its grace has passed since it was due, jitter included.
+                # As dispatch decides: a firing is missed once its grace has passed since it was due, jitter included.
                 past = split.past_of(
                     row, on_time_since=row.on_time_since - jitter_offset(row.id.int, row.jitter)
                 )
                 since = past.until_at + TICK if past else None
                 instants, following = PLANS.plan(row, until=until, limit=most, since=since)
             except ScheduleError as error:
-                store.pause_broken(job_id=row.id, reason=str(error))
+                jobs_store.pause_broken(job_id=row.id, reason=str(error))
                 log.error("schedule broken", job_id=str(row.id), tenant_id=row.tenant_id, error=str(error))
                 continue
             if past:
@@ -82,9 +82,9 @@ def materialize(
             firings += [_firing(row, instant) for instant in instants]
             next_fire_ats[row.id] = following
         walk.begin(walk.absorb(pasts))
-        told = tell is not None and reign.alone
-        created = store.materialize(firings, announce=not told)
-        store.advance(next_fire_ats)
+        told = tell is not None and leadership.alone
+        created = jobs_store.materialize(firings, announce=not told)
+        jobs_store.advance(next_fire_ats)
         if created:
             crash_point("materialize.before_commit")
     if created:
@@ -96,21 +96,25 @@ def materialize(
     if pasts:
         log.info("catch-up begins", jobs=len(pasts))
     log.debug("materialize", jobs=len(rows), triggers=len(created))
-    return limit if agenda else len(rows)
+    return limit if order else len(rows)
 
 
-def _take(reign: Reign, look_ahead: timedelta, limit: int, agenda: Agenda, *, zoned: bool) -> Sequence[Any]:
-    """The next jobs, locked: those on the agenda, else those longest due. Many overdue ones make an agenda."""
-    take_due = partial(store.take_due, reign=reign, look_ahead=look_ahead, limit=limit, zoned=zoned)
-    while agenda:
+def _take(
+    leadership: Leadership, look_ahead: timedelta, limit: int, order: CatchUpOrder, *, zoned: bool
+) -> Sequence[Any]:
+    """The next jobs, locked: by the catch-up order, else those longest due. Many overdue ones are put in order."""
+    take_due = partial(
+        jobs_store.take_due, leadership=leadership, look_ahead=look_ahead, limit=limit, zoned=zoned
+    )
+    while order:
         # Another beat may have been faster with all of them.
-        if rows := take_due(ids=agenda.take(limit)):
+        if rows := take_due(ids=order.take(limit)):
             return rows
     rows = take_due()
     if len(rows) < limit or rows[0].next_fire_at >= rows[0].on_time_since:
         return rows
-    agenda.draw_up(look_ahead=look_ahead)
-    return take_due(ids=agenda.take(limit)) or rows
+    order.draw_up(look_ahead=look_ahead)
+    return take_due(ids=order.take(limit)) or rows
 
 
 def _firing(row: Any, instant: datetime) -> Firing:

@@ -20,9 +20,9 @@ from jobs.core.errors import ScheduleError
 from jobs.core.instants import TICK
 from jobs.core.timezones import tzdata_version
 from jobs.store import db, lifecycle, trail
-from jobs.store import jobs as store
+from jobs.store import jobs as jobs_store
 from jobs.store.catchup import zones
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -51,11 +51,11 @@ class ZoneRules:
         self._look_at = 0.0
         self._walk: _Walk | None = None
 
-    def settled(self, reign: Reign) -> bool:
+    def settled(self, leadership: Leadership) -> bool:
         """Whether next instants are of this process' release. Goes on with a walk that makes them so."""
-        if reign.term != self._term:
+        if leadership.term != self._term:
             # Another beat may have led, and walked, in between.
-            self._term, self._walk, self._look_at = reign.term, None, 0.0
+            self._term, self._walk, self._look_at = leadership.term, None, 0.0
         if self._walk is None:
             if time.monotonic() < self._look_at:
                 return True
@@ -82,7 +82,7 @@ class _Walk:
         self._after = zones.START
         self._locked: list[UUID] = []
         self._tries = 0
-        self._plans = PlanCache(schedule_of=store.schedule_of)
+        self._plans = PlanCache(schedule_of=jobs_store.schedule_of)
         self.moved = 0
 
     def step(self) -> bool:
@@ -115,11 +115,11 @@ class _Walk:
         return not self._locked
 
     def _move(self, rows: Sequence[Any]) -> None:
-        moves = {row.id: move for row in rows if (move := self._judge(row)) is not None}
+        moves = {row.id: move for row in rows if (move := self._move_of(row)) is not None}
         if not moves:
             return
         now = rows[0].now
-        store.advance({job_id: move.after for job_id, move in moves.items()})
+        jobs_store.advance({job_id: move.after for job_id, move in moves.items()})
         lifecycle.withdraw_future(
             job_ids=[job_id for job_id, move in moves.items() if move.withdrawn], now=now
         )
@@ -132,7 +132,7 @@ class _Walk:
             )
         self.moved += len(moves)
 
-    def _judge(self, row: Any) -> Move | None:
+    def _move_of(self, row: Any) -> Move | None:
         # An overdue job goes on from there; an edited one has started again since.
         begun = min(max(self._since or row.now, row.updated_at), row.next_fire_at - TICK)
         last = row.last_fired_for

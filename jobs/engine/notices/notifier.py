@@ -17,7 +17,7 @@ MAX_PAGES = 5
 
 
 def notify() -> int:
-    """Judge what is new in the feed. Returns how many notices were made. May be repeated, and by several beats."""
+    """Make notices of new events in the feed. Returns how many were made. May be repeated, and by several beats."""
     made = 0
     for _ in range(MAX_PAGES):
         with db.atomic():
@@ -25,14 +25,14 @@ def notify() -> int:
             events = notices.read(after=place, limit=PAGE) if place else []
             if not events:
                 return made
-            made += _judge(events)
+            made += _notices_of(events)
             notices.keep(Place(int(events[-1].xid), events[-1].id))
         if events[-1].on_page < PAGE:
             break
     return made
 
 
-def _judge(events: Sequence[Any]) -> int:
+def _notices_of(events: Sequence[Any]) -> int:
     ours = [event for event in events if not event.data.get("job_type", "").startswith(SYSTEM_PREFIX)]
     deaths = {
         event.job_id: event.pause_after_failures

@@ -5,6 +5,6 @@ the claim on each report names the trigger and its fence, and goes through the s
 """
 
 from jobs.engine.pull.offers import claim
-from jobs.engine.pull.reports import Completed, Report, StaleFence, complete, heartbeat
+from jobs.engine.pull.reports import AttemptReport, Completed, StaleFence, complete, heartbeat
 
-__all__ = ("Completed", "Report", "StaleFence", "claim", "complete", "heartbeat")
+__all__ = ("AttemptReport", "Completed", "StaleFence", "claim", "complete", "heartbeat")

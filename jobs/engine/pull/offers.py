@@ -13,8 +13,8 @@ from jobs.store import db, pull
 from jobs.store.insight import workers
 from jobs.store.pull import Work
 from jobs.telemetry import get_logger
-from jobs.wakeups import the_bell
-from jobs.wakeups.bell import LOOK_SECONDS, POLL_SECONDS
+from jobs.wakeups import the_pull_notifier
+from jobs.wakeups.pull_notifier import LOOK_SECONDS, POLL_SECONDS
 
 log = get_logger()
 #: Workers whose presence is not written again with each question: until when, and for which types.
@@ -37,8 +37,8 @@ def claim(
     ``Crowded`` instead where its tenant has no place to wait in. ``gone`` says that the caller has hung up. Inside a
     transaction (a claim with an ``Idempotency-Key``) it never waits.
     """
-    bell, until = the_bell(), time.monotonic() + wait_seconds
-    heard = bell.rings
+    until = time.monotonic() + wait_seconds
+    heard = the_pull_notifier().notified
     rows = _take(tenant_id, job_types, capacity, worker)
     _announce(tenant_id, job_types, capacity, worker)
     if rows or wait_seconds <= 0 or db.in_transaction():
@@ -58,10 +58,10 @@ def claim(
 
 def _wait(heard: int, *, seconds: float) -> int:
     began = time.monotonic()
-    rings = the_bell().wait(heard=heard, seconds=min(seconds, POLL_SECONDS))
+    notified = the_pull_notifier().wait(heard=heard, seconds=min(seconds, POLL_SECONDS))
     # One look answers all notifications since the last.
     time.sleep(max(0.0, min(seconds, LOOK_SECONDS) - (time.monotonic() - began)))
-    return rings
+    return notified
 
 
 def _take(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> list[Work]:

@@ -18,7 +18,7 @@ from jobs.handlers import outcome as outcomes
 from jobs.handlers.outcome import Outcome
 from jobs.models import Attempt, Trigger
 from jobs.store import db, execution, pull
-from jobs.store.execution import Finish, Grip
+from jobs.store.execution import ClaimToken, Finish
 
 #: Completions that may be repeated: the states that a worker's report gives an attempt.
 _REPORTED = {
@@ -33,10 +33,10 @@ class StaleFence(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AttemptReport:
     """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None leaves what there is."""
 
-    grip: Grip
+    token: ClaimToken
     progress: dict[str, Any] | None = None
     checkpoint: dict[str, Any] | None = None
 
@@ -52,39 +52,39 @@ class Completed:
     attempt_state: AttemptState
 
 
-def heartbeat(*, tenant_id: int, reports: Sequence[Report]) -> dict[UUID, str]:
+def heartbeat(*, tenant_id: int, reports: Sequence[AttemptReport]) -> dict[UUID, str]:
     """Prolong the leases of what is held. Returns for each trigger ``held``, ``cancel``, ``timed_out`` or ``lost``.
 
     ``cancel``: still held, but asked to stop. What has had its job's time-out ends here as ``timed_out``. What is not
     the tenant's is ``lost``, as what never was. Opens a transaction; may be repeated.
     """
     with db.atomic():
-        rows = pull.hold(tenant_id=tenant_id, grips=[report.grip for report in reports])
+        rows = pull.hold(tenant_id=tenant_id, tokens=[report.token for report in reports])
         overdue = {row.id: row for row in rows if row.overdue}
         _end_overdue(list(overdue.values()))
-        kept = [Grip(row.id, row.fence) for row in rows if row.id not in overdue]
-        ours = execution.renew(grips=kept, lease=engine_settings().worker_lease) if kept else {}
+        kept = [ClaimToken(row.id, row.fence) for row in rows if row.id not in overdue]
+        ours = execution.renew(tokens=kept, lease=engine_settings().worker_lease) if kept else {}
         for report in reports:
-            if report.grip in kept and (report.progress is not None or report.checkpoint is not None):
+            if report.token in kept and (report.progress is not None or report.checkpoint is not None):
                 execution.note_progress(
-                    grip=report.grip, progress=report.progress, checkpoint=report.checkpoint
+                    token=report.token, progress=report.progress, checkpoint=report.checkpoint
                 )
-    held = {grip: "cancel" if ours[grip.id] else "held" for grip in kept if grip.id in ours}
-    held |= {Grip(row.id, row.fence): "timed_out" for row in overdue.values()}
-    return {report.grip.id: held.get(report.grip, "lost") for report in reports}
+    held = {token: "cancel" if ours[token.id] else "held" for token in kept if token.id in ours}
+    held |= {ClaimToken(row.id, row.fence): "timed_out" for row in overdue.values()}
+    return {report.token.id: held.get(report.token, "lost") for report in reports}
 
 
-def complete(*, tenant_id: int, grip: Grip, outcome: Outcome) -> Completed:
+def complete(*, tenant_id: int, token: ClaimToken, outcome: Outcome) -> Completed:
     """Write how an attempt ended, and what follows from it: a retry, a dead letter, the end.
 
     Raises ``NotFound``, ``StaleFence``, and ``Conflict`` when it was completed otherwise before, or when it says
     cancelled without a request to cancel. Opens a transaction; may be repeated.
     """
     with db.atomic():
-        rows = pull.hold(tenant_id=tenant_id, grips=[grip])
+        rows = pull.hold(tenant_id=tenant_id, tokens=[token])
         if rows:
             return _finish(rows[0], outcome)
-        attempt = _attempt_under(tenant_id, grip)
+        attempt = _attempt_under(tenant_id, token)
         if attempt is not None and attempt.state == AttemptState.LOST:
             _keep_as_stale(attempt, outcome)
             attempt = None
@@ -117,11 +117,11 @@ def _overstayed(row: Any) -> Outcome:
     return outcomes.timed_out(limit=row.timeout)
 
 
-def _attempt_under(tenant_id: int, grip: Grip) -> Attempt | None:
+def _attempt_under(tenant_id: int, token: ClaimToken) -> Attempt | None:
     """The attempt made under that fence, if any. Raises ``NotFound`` when the trigger is not the tenant's."""
-    if not Trigger.objects.filter(tenant_id=tenant_id, id=grip.id).exists():
+    if not Trigger.objects.filter(tenant_id=tenant_id, id=token.id).exists():
         raise NotFound("There is no such trigger.")
-    made = Attempt.objects.filter(trigger_id=grip.id, tenant_id=tenant_id, fence=grip.fence)
+    made = Attempt.objects.filter(trigger_id=token.id, tenant_id=tenant_id, fence=token.fence)
     return made.order_by("-number").first()
 
 
@@ -130,7 +130,7 @@ def _keep_as_stale(attempt: Attempt, outcome: Outcome) -> None:
     execution.finish(
         [
             Finish(
-                grip=Grip(attempt.trigger_id, attempt.fence),
+                token=ClaimToken(attempt.trigger_id, attempt.fence),
                 attempt_id=attempt.id,
                 attempt_started_at=attempt.started_at,
                 state=TriggerState.SUCCEEDED,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from jobs.engine.steps.step import Step
 from jobs.store import db
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -23,10 +23,12 @@ CLOSE_SECONDS = 5.0
 
 
 class Abreast:
-    """A thread that runs ``steps`` under the reign that ``reign`` tells; None: the beat does not lead."""
+    """A thread that runs ``steps`` under the leadership that ``leadership`` returns; None: the beat does not lead."""
 
-    def __init__(self, name: str, steps: Sequence[Step], *, reign: Callable[[], Reign | None]) -> None:
-        self._name, self._steps, self._reign = name, steps, reign
+    def __init__(
+        self, name: str, steps: Sequence[Step], *, leadership: Callable[[], Leadership | None]
+    ) -> None:
+        self._name, self._steps, self._leadership = name, steps, leadership
         self._poked = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -59,12 +61,12 @@ class Abreast:
         """Let every step that is due have its turn. Returns the seconds to rest; 0 while one has more to do."""
         try:
             for step in self._steps:
-                reign = self._reign()
-                if reign is None or self._closing:
+                leadership = self._leadership()
+                if leadership is None or self._closing:
                     db.disconnect()
                     return PASS_SECONDS
                 db.bound(statements=step.budget)
-                step.turn(reign)
+                step.turn(leadership)
         except db.DISCONNECTED as error:
             db.note_away(error, what=self._name)
             db.disconnect()

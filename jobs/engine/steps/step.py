@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from jobs.store import db
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import Outage
 
 #: After the first failure in a row; twice as long after each further one, up to the step's own longest.
@@ -33,7 +33,7 @@ class Figures(NamedTuple):
 
 
 class Step:
-    """One step. ``work`` is given the reign, and says whether more of it could be done at once; it may be repeated
+    """One step. ``work`` is given the leadership, and says whether more of it could be done at once; it may be repeated
     whatever became of it.
 
     ``every``: seconds between two runs; 0: at each turn. ``again``: the same while there is more. ``budget``: what the
@@ -83,13 +83,13 @@ class Step:
         found, self._slowest = Figures(self._failures, self._slowest), 0.0
         return found
 
-    def turn(self, reign: Reign | None) -> bool:
+    def turn(self, leadership: Leadership | None) -> bool:
         """Run if it is due. Returns whether it did, and succeeded. Raises ``db.DISCONNECTED`` alone."""
         began = self._monotonic()
         if began < self._due_at:
             return False
         try:
-            self.more = self._work(reign)
+            self.more = self._work(leadership)
         except db.DISCONNECTED:
             self._due_at = 0.0
             raise

@@ -17,8 +17,8 @@ from uuid import UUID
 from jobs.conf import EngineSettings
 from jobs.core.policies import Delivery
 from jobs.engine.worker.finisher import Finisher
-from jobs.engine.worker.keeping.keeper import Held, Hold, Keeper
-from jobs.engine.worker.keeping.surrender import abandoned, absolve, give_up, handed_back
+from jobs.engine.worker.leases.release import abandoned, absolve, give_up, handed_back
+from jobs.engine.worker.leases.renewer import Held, Hold, LeaseRenewer
 from jobs.engine.worker.queues import queues_of
 from jobs.engine.worker.reports import note_checkpoint, note_progress
 from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
@@ -29,7 +29,7 @@ from jobs.handlers.outcome import Outcome, left_open, switched_off
 from jobs.handlers.placeholders import hide
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects
-from jobs.store.execution import Claimed, Grip
+from jobs.store.execution import Claimed, ClaimToken
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -42,7 +42,7 @@ _Call = tuple[Context, Any]
 
 
 class Batch:
-    """The claimed triggers of one message and what is known of them while they are worked on (``keeper.Kept``)."""
+    """The claimed triggers of one message and what is known of them while they run (``renewer.LeasedBatch``)."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class Batch:
         *,
         settings: EngineSettings,
         runner: AsyncRunner,
-        keeper: Keeper,
+        renewer: LeaseRenewer,
         sure_until: float = math.inf,
     ) -> None:
         self.job_type = job_type
         self.rows: dict[UUID, Any] = {row.id: row for row in rows}
-        held = {row.id: Held(Grip(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
+        held = {row.id: Held(ClaimToken(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
         self._patience_seconds = settings.worker_lease_seconds
         self._finisher = Finisher(
@@ -64,7 +64,7 @@ class Batch:
         )
         self._finisher.counts["dropped"] = rows.dropped
         self._runner = runner
-        self._keeper = keeper
+        self._renewer = renewer
         self._at_work: Context | None = None
         self._secrets = secrets_of(job_type, rows)
         self._queues = queues_of(job_type, rows)
@@ -72,7 +72,7 @@ class Batch:
         self._signing_secret = cache(signing_secret)
 
     def execute(self) -> None:
-        """Returns when all handlers have ended, or leaves the slow ones of the asynchronous ones to the keeper."""
+        """Returns when all handlers have ended, or leaves the slow ones of the asynchronous ones to the renewer."""
         self._tell_of_claims()
         calls = self._without_switched_off(self._calls())
         if calls and self.job_type.is_async:
@@ -112,7 +112,7 @@ class Batch:
         self._make_sure()
         # What may be started once only goes first: one that waits in a process that dies would be lost unbegun.
         calls.sort(key=lambda call: call[1].delivery != Delivery.AT_MOST_ONCE)
-        slow = self._keeper.lingering() & {ctx.tenant for ctx, _ in calls}
+        slow = self._renewer.lingering() & {ctx.tenant for ctx, _ in calls}
         self.hold.lingers = not self._runner.run(
             [(self.job_type, ctx, row.payload) for ctx, row in calls],
             self._take_outcome,
@@ -147,7 +147,7 @@ class Batch:
         """Frozen since the claim and woken, this process must not start what others have started meanwhile."""
         if not self._is_sure():
             db.until_connected(
-                partial(self._keeper.make_sure, self.hold),
+                partial(self._renewer.make_sure, self.hold),
                 patience_seconds=self._patience_seconds,
                 what="renew",
             )
@@ -177,17 +177,17 @@ class Batch:
     def _allow(self, ctx: Context) -> None:
         """From here on the handler counts as started, and as stuck once its time is well over."""
         seconds = (ctx.timeout or self.job_type.timeout).total_seconds()
-        self._keeper.set_deadline(self.hold.held[ctx.trigger_id], time.monotonic() + seconds)
+        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], time.monotonic() + seconds)
 
     def _take_outcome(self, ctx: Context, outcome: Outcome) -> None:
-        self._keeper.set_deadline(self.hold.held[ctx.trigger_id], None)
+        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], None)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
         self._finisher.add(self.rows[ctx.trigger_id], outcome)
         self.hold.done.add(ctx.trigger_id)
 
     def _context(self, row: Any, now: datetime) -> Context:
-        grip, timeout = Grip(row.id, row.fence), self.job_type.bounded(row.timeout)
+        token, timeout = ClaimToken(row.id, row.fence), self.job_type.bounded(row.timeout)
         secrets = self._secrets.get(row.id, NO_SECRETS)
         return Context(
             tenant=row.tenant,
@@ -207,18 +207,18 @@ class Batch:
             queues=self._queues.get(row.tenant_id, ()),
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
             cancel_event=self.hold.held[row.id].cancel_event,
-            on_progress=partial(note_progress, grip),
-            on_checkpoint=partial(note_checkpoint, grip),
-            on_once=partial(self._once, grip),
-            on_once_async=partial(self._once_async, grip),
+            on_progress=partial(note_progress, token),
+            on_checkpoint=partial(note_checkpoint, token),
+            on_once=partial(self._once, token),
+            on_once_async=partial(self._once_async, token),
         )
 
-    def _once(self, grip: Grip, key: str, using: Any) -> bool:
-        return self._count(effects.record(trigger_id=grip.id, fence=grip.fence, key=key, using=using))
+    def _once(self, token: ClaimToken, key: str, using: Any) -> bool:
+        return self._count(effects.record(trigger_id=token.id, fence=token.fence, key=key, using=using))
 
-    async def _once_async(self, grip: Grip, key: str, using: Any) -> bool:
+    async def _once_async(self, token: ClaimToken, key: str, using: Any) -> bool:
         return self._count(
-            await effects.record_async(trigger_id=grip.id, fence=grip.fence, key=key, using=using)
+            await effects.record_async(trigger_id=token.id, fence=token.fence, key=key, using=using)
         )
 
     def _count(self, first: bool) -> bool:
@@ -234,32 +234,32 @@ class Batch:
     def rescue(self, alone: bool) -> None:
         """Before this process is given up: write what is known, and give back what it has claimed."""
         self._finisher.flush()
-        surrenders = [
+        releases = [
             abandoned(
-                self.rows[held.grip.id],
+                self.rows[held.token.id],
                 started=bool(held.deadline),
                 alone=alone,
                 cancelled=held.asked_at is not None,
             )
             for held in self.hold.waiting()
         ]
-        give_up(surrenders)
+        give_up(releases)
 
     def hand_back(self) -> None:
         """Before this process ends because its worker was told to: no other is to wait for a lease to run out."""
         self._finisher.flush()
         give_up(
             [
-                handed_back(self.rows[held.grip.id], started=bool(held.deadline))
+                handed_back(self.rows[held.token.id], started=bool(held.deadline))
                 for held in self.hold.waiting()
             ]
         )
 
 
-def _on_stale(held: dict[UUID, Held], grips: Sequence[Grip]) -> None:
-    """The leases of ``grips`` were taken for lost, and this process lives. The keeper has said so of those it knows."""
+def _on_stale(held: dict[UUID, Held], tokens: Sequence[ClaimToken]) -> None:
+    """The leases of ``tokens`` counted as lost, and this process lives. The renewer has said so of those it knows."""
     # To one whose worker was told to stop nothing was charged.
-    unknown = [grip for grip in grips if not (held[grip.id].lost or held[grip.id].stopping)]
-    for grip in unknown:
-        held[grip.id].lost = True
+    unknown = [token for token in tokens if not (held[token.id].lost or held[token.id].stopping)]
+    for token in unknown:
+        held[token.id].lost = True
     absolve(unknown)

@@ -1,7 +1,7 @@
 """Finish: turn handlers' outcomes into state, grouped into one statement per flush (DESIGN §7.3).
 
 Outcomes wait at most ``flush_seconds`` before they are written, by whichever thread comes first: the batch's own, or
-the lease keeper's while a handler keeps the batch's busy. A write that fails keeps its outcomes for the next try, as
+the lease renewer's while a handler keeps the batch's busy. A write that fails keeps its outcomes for the next try, as
 each is a CAS that may be repeated; the lease bounds how long that is worth it. An outcome that the database refuses
 costs no other: each of its group is then written alone, and instead of the refused one an attempt that says so.
 """
@@ -21,7 +21,7 @@ from jobs.core.states import AttemptState, TriggerState
 from jobs.crash_points import crash_point
 from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
-from jobs.store.execution import Finish, Grip
+from jobs.store.execution import ClaimToken, Finish
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
 
@@ -59,7 +59,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         else:
             state, delay = TriggerState.RETRYING, decision.delay
     return Finish(
-        grip=Grip(row.id, row.fence),
+        token=ClaimToken(row.id, row.fence),
         attempt_id=row.attempt_id,
         attempt_started_at=row.attempt_started_at,
         state=state,
@@ -98,7 +98,7 @@ class Finisher:
     """
 
     def __init__(
-        self, *, flush_seconds: float, on_stale: Callable[[Sequence[Grip]], None] = lambda _: None
+        self, *, flush_seconds: float, on_stale: Callable[[Sequence[ClaimToken]], None] = lambda _: None
     ) -> None:
         self._flush_seconds = flush_seconds
         self._on_stale = on_stale
@@ -142,7 +142,7 @@ class Finisher:
                 if state is TriggerState.RETRYING:
                     wake_beats(due_in=ending.finish.delay)
                     crash_point("finish.after_publish")
-            if stale := [ending.finish.grip for ending, state in written if state is None]:
+            if stale := [ending.finish.token for ending, state in written if state is None]:
                 self._on_stale(stale)
 
     def _write_all(self, gathered: list[_Ending], written: list[tuple[_Ending, TriggerState | None]]) -> None:

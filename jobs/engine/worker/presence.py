@@ -26,7 +26,7 @@ log = get_logger()
 ANNOUNCED_SECONDS = workers.ANNOUNCED_EVERY.total_seconds()
 
 
-class Standing(NamedTuple):
+class WorkerStatus(NamedTuple):
     """What a worker takes from, with how many processes or threads."""
 
     queues: Sequence[str]
@@ -34,14 +34,14 @@ class Standing(NamedTuple):
 
 
 class Presence:
-    """Announces ``name`` until ``leave``. ``standing`` gives None while the worker cannot take messages."""
+    """Announces ``name`` until ``leave``. ``status`` gives None while the worker cannot take messages."""
 
-    def __init__(self, *, name: str, standing: Callable[[], Standing | None]) -> None:
+    def __init__(self, *, name: str, status: Callable[[], WorkerStatus | None]) -> None:
         self._name = name
         # Process ids come again, and containers of one image all have the same.
         self._process = f"{os.getpid()}-{secrets.token_hex(3)}"
         self._announced = False
-        self._standing = standing
+        self._status = status
         self._drift = Drift(name=name)
         # Its put may be called by a signal's handler, whatever it interrupts; an Event's set may not.
         self._leaving: SimpleQueue[bool] = SimpleQueue()
@@ -64,13 +64,13 @@ class Presence:
             return
 
     def _announce(self) -> None:
-        standing = self._standing()
-        if standing is not None:
-            self._announce_as(standing)
+        status = self._status()
+        if status is not None:
+            self._announce_as(status)
         self._drift.measure_if_due()
 
-    def _announce_as(self, standing: Standing) -> None:
-        say = partial(workers.announce, **standing._asdict(), process=self._process)
+    def _announce_as(self, status: WorkerStatus) -> None:
+        say = partial(workers.announce, **status._asdict(), process=self._process)
         other = say(name=self._name)
         if other is not None and self._announced:
             log.warning(

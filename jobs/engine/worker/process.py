@@ -16,16 +16,16 @@ from jobs.conf import EngineSettings, engine_settings
 from jobs.crash_points import crash_point
 from jobs.engine.worker.batch import Batch
 from jobs.engine.worker.brokerless import Brokerless
-from jobs.engine.worker.keeping.guard import Guard
-from jobs.engine.worker.keeping.hands import Hands
-from jobs.engine.worker.keeping.keeper import Keeper
+from jobs.engine.worker.leases.guard import Guard
+from jobs.engine.worker.leases.hands import Hands
+from jobs.engine.worker.leases.renewer import LeaseRenewer
 from jobs.handlers import registry
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.registry import JobType
-from jobs.handlers.shares.places import Standing
+from jobs.handlers.shares.places import PlaceUsage
 from jobs.models.fields import new_ids
 from jobs.store import db, execution
-from jobs.store.execution import Claimed, Crowding, Grip
+from jobs.store.execution import Claimed, ClaimToken, Crowding
 from jobs.telemetry import bound, get_logger
 
 log = get_logger()
@@ -46,20 +46,20 @@ class WorkerProcess:
         self.expendable = False
         self.brokerless: Brokerless | None = None
         self._hands: Hands | None = None
-        self._keeper: Keeper | None = None
+        self._renewer: LeaseRenewer | None = None
         self._making = threading.Lock()
 
     @property
-    def keeper(self) -> Keeper:
+    def renewer(self) -> LeaseRenewer:
         """Renews the leases; made with the first batch, when all about the process is known."""
         with self._making:  # the first messages of a pool of threads come at once
-            if self._keeper is None:
-                self._keeper = self._make_keeper()
-            return self._keeper
+            if self._renewer is None:
+                self._renewer = self._make_renewer()
+            return self._renewer
 
-    def _make_keeper(self) -> Keeper:
+    def _make_renewer(self) -> LeaseRenewer:
         settings = engine_settings()
-        return Keeper(
+        return LeaseRenewer(
             lease=settings.worker_lease,
             flush_seconds=settings.finish_flush_ms / 1000,
             grace=timedelta(seconds=settings.stop_grace_seconds),
@@ -87,7 +87,7 @@ class WorkerProcess:
         return lambda: None
 
     def perform(
-        self, *, job_type: str, grips: Sequence[Grip], worker: str, celery_task_id: str
+        self, *, job_type: str, tokens: Sequence[ClaimToken], worker: str, celery_task_id: str
     ) -> dict[str, int] | None:
         """Claim a message's triggers and see each through to an outcome.
 
@@ -98,14 +98,14 @@ class WorkerProcess:
         kind, settings = registry.get(job_type), engine_settings()
         with bound(worker=worker):
             sure_until = time.monotonic() + settings.worker_lease_seconds
-            rows = self._claim(kind, grips, settings, worker=worker, celery_task_id=celery_task_id)
+            rows = self._claim(kind, tokens, settings, worker=worker, celery_task_id=celery_task_id)
             if not rows:
                 return None
-            keeper = self.keeper
+            renewer = self.renewer
             batch = Batch(
-                kind, rows, settings=settings, runner=self.runner, keeper=keeper, sure_until=sure_until
+                kind, rows, settings=settings, runner=self.runner, renewer=renewer, sure_until=sure_until
             )
-            with keeper.keeping(batch):
+            with renewer.renewing(batch):
                 batch.execute()
             return batch.summary()
 
@@ -124,35 +124,35 @@ class WorkerProcess:
         """
         if self.brokerless is not None:
             self.brokerless.stop()
-        self.keeper.wait_for_the_rest()
+        self.renewer.wait_for_the_rest()
 
     def _claim(
         self,
         kind: JobType,
-        grips: Sequence[Grip],
+        tokens: Sequence[ClaimToken],
         settings: EngineSettings,
         *,
         worker: str,
         celery_task_id: str,
     ) -> Claimed:
-        standing = self.runner.standing() if kind.is_async else Standing()
+        usage = self.runner.usage() if kind.is_async else PlaceUsage()
         crash_point("claim.before_commit")
         claim = partial(
             execution.claim,
-            grips=grips,
+            tokens=tokens,
             job_types=[kind.name],
             worker=worker,
             celery_task_id=celery_task_id,
             lease=settings.worker_lease,
-            attempt_ids=new_ids(len(grips)),
-            crowding=Crowding(standing.crowded, standing.waiting, timedelta(seconds=CROWDED_SECONDS)),
+            attempt_ids=new_ids(len(tokens)),
+            crowding=Crowding(usage.crowded, usage.waiting, timedelta(seconds=CROWDED_SECONDS)),
         )
         rows = db.until_connected(claim, patience_seconds=settings.worker_lease_seconds, what="claim")
         crash_point("claim.after_commit")
         if rows.dropped:
             # Pull workers may have been faster, where they serve the type too.
             tell = log.debug if kind.pull else log.warning
-            tell("message dropped", triggers=rows.dropped, of=len(grips), error="unknown, or another fence")
+            tell("message dropped", triggers=rows.dropped, of=len(tokens), error="unknown, or another fence")
         return rows
 
 

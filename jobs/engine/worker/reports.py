@@ -7,19 +7,19 @@ from functools import partial
 from typing import Any
 
 from jobs.store import db, execution
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 
 #: How long a handler's report may wait for a database that is away.
 NOTE_PATIENCE_SECONDS = 5.0
 _notes = ThreadPoolExecutor(1, "carillon-notes")
 
 
-def note_progress(grip: Grip, fraction: float, stage: str) -> None:
-    _note(partial(execution.note_progress, grip=grip, progress={"fraction": fraction, "stage": stage}))
+def note_progress(token: ClaimToken, fraction: float, stage: str) -> None:
+    _note(partial(execution.note_progress, token=token, progress={"fraction": fraction, "stage": stage}))
 
 
-def note_checkpoint(grip: Grip, state: dict[str, Any]) -> None:
-    _note(partial(execution.note_progress, grip=grip, checkpoint=state))
+def note_checkpoint(token: ClaimToken, state: dict[str, Any]) -> None:
+    _note(partial(execution.note_progress, token=token, checkpoint=state))
 
 
 def _note(write: Callable[[], bool]) -> None:

@@ -4,7 +4,7 @@ A tenant may take a place while it has less than half as many as are free. So on
 next one a third of what is left: it takes a dozen tenants, all of them slow, to keep another's calls from starting. A
 call that gets no place waits in its tenant's line, which holds up no other line.
 
-All of it happens in the event loop's thread; ``standing`` may be asked from any.
+All of it happens in the event loop's thread; ``usage`` may be asked from any.
 """
 
 from collections import Counter, deque
@@ -28,7 +28,7 @@ class Call(Protocol):
         """Begin. False: it wants no place any more."""
 
 
-class Standing(NamedTuple):
+class PlaceUsage(NamedTuple):
     """``waiting``: tenants of which calls wait; ``crowded``: those of which no more should be brought here."""
 
     waiting: Collection[str] = ()
@@ -70,10 +70,10 @@ class Places:
         while lines:
             lines = [tenant for tenant in lines if self._advance(tenant)]
 
-    def standing(self) -> Standing:
+    def usage(self) -> PlaceUsage:
         left = self._room - self._waiting
         lines = {tenant: len(line) for tenant, line in self._lines.copy().items()}
-        return Standing(tuple(lines), tuple(tenant for tenant, waiting in lines.items() if waiting > left))
+        return PlaceUsage(tuple(lines), tuple(tenant for tenant, waiting in lines.items() if waiting > left))
 
     def _advance(self, tenant: str) -> bool:
         """Start the first of a line. Returns whether the next one may be tried."""

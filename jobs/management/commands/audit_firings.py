@@ -12,7 +12,7 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q, QuerySet
 
-from jobs.actions.audit import RETENTION_MARGIN, SETTLING, JobAudit, audit
+from jobs.actions.ledger_audit import RETENTION_MARGIN, SETTLING, JobAudit, audit
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text, parse_instant
@@ -20,7 +20,7 @@ from jobs.models import Job
 from tenants.clock import database_now
 
 #: Differences that are shown one by one; all of them are counted.
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 class Command(BaseCommand):
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         since = max(options["since"] or horizon, horizon)
         until = min(options["until"] or now, now - SETTLING)
         jobs = _jobs(options["job"], options["tenant"])
-        report = Report(since, until)
+        report = AuditReport(since, until)
         for result in audit(jobs=jobs, since=since, until=until, on_progress=self._progress(jobs)):
             report.add(result)
         self.stdout.write(json.dumps(report.as_json()) if options["json"] else report.as_text())
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         return lambda done: self.stderr.write(f"\r{done:,} of {total:,} jobs", ending="")
 
 
-class Report:
+class AuditReport:
     """What an audit found, in totals and the first differences."""
 
     def __init__(self, since: datetime, until: datetime) -> None:
@@ -76,7 +76,7 @@ class Report:
         job = {"job": str(result.job.id), "tenant": result.job.tenant.slug, "name": result.job.name}
         notes = [(d.kind, d.at, d.detail) for d in result.differences]
         notes += [("unproven", after, why) for after, _, why in result.unproven]
-        for kind, at, detail in notes[: _MOST_SHOWN - len(self._shown)]:
+        for kind, at, detail in notes[: _MAX_SHOWN - len(self._shown)]:
             self._shown.append({**job, "kind": kind, "at": instant_text(at), "detail": detail})
 
     def as_json(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from jobs.core.schedule import ScheduleType
 from jobs.store.catchup.walk import Past
 from jobs.store.jobs import schedule_of
 
-#: Up to this many missed firings of a job become triggers that dispatch judges; more become catch-up.
+#: Up to this many missed firings of a job become triggers that dispatch decides; more become catch-up.
 MAX_MISSED = 10
 #: The first few firings of cron jobs that missed some: whether they are many.
 _PROBES = PlanCache(schedule_of=schedule_of)
@@ -19,7 +19,7 @@ _PROBES = PlanCache(schedule_of=schedule_of)
 def past_of(job: Any, *, on_time_since: datetime) -> Past | None:
     """The firings of a job before ``on_time_since`` that are to become catch-up; None when they are few, or none.
 
-    ``on_time_since`` is as dispatch judges it: a firing is missed once its grace has passed since it was due, jitter
+    ``on_time_since`` is as dispatch decides it: a firing is missed once its grace has passed since it was due, jitter
     included. A job is a row of ``take_due`` or a model instance. Raises ``ScheduleError``.
     """
     if job.next_fire_at >= on_time_since:

@@ -11,7 +11,7 @@ from jobs.models import CatchUp
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store import jobs as job_store
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 
 _SQL = db.queries("catchup")
 
@@ -92,9 +92,9 @@ def schedule_of(row: Any) -> Schedule:
     return job_store.schedule_of(row) if past is None else job_store.schedule_then(past)
 
 
-def take_undecided(*, reign: Reign, after: UUID, limit: int) -> list[Any]:
-    """Lock up to ``limit`` catch-ups, after the id ``after``, that wait for a verdict."""
-    return _SQL["take_undecided"](term=reign.term, after=after, limit=limit)
+def take_undecided(*, leadership: Leadership, after: UUID, limit: int) -> list[Any]:
+    """Lock up to ``limit`` catch-ups, after the id ``after``, that wait for a decision."""
+    return _SQL["take_undecided"](term=leadership.term, after=after, limit=limit)
 
 
 def waiting() -> dict[int, int]:
@@ -102,14 +102,16 @@ def waiting() -> dict[int, int]:
     return {row.tenant_id: row.waiting for row in _SQL["waiting"]()}
 
 
-def take_decided(*, reign: Reign, tenant_id: int, after: UUID, backlog: int, limit: int) -> list[Any]:
+def take_decided(
+    *, leadership: Leadership, tenant_id: int, after: UUID, backlog: int, limit: int
+) -> list[Any]:
     """Lock up to ``limit`` of a tenant's catch-ups, after the id ``after``, that are to run.
 
     ``room`` says how many of each may be made now. Of jobs that fire one at a time, those with something due or under
     way are passed over, of others those with ``backlog`` of such triggers waiting.
     """
     return _SQL["take_decided"](
-        term=reign.term, tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
+        term=leadership.term, tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
     )
 
 

@@ -19,10 +19,10 @@ from jobs.core.backlog import Ask, Lane, News
 from jobs.crash_points import crash_point
 from jobs.store import db, events
 from jobs.store.dispatch import queues
+from jobs.store.dispatch.decisions import Outcome, Queued, carry_out, decide_all, missed_of
 from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.queues import Queue, Window
-from jobs.store.dispatch.verdicts import Outcome, Queued, carry_out, judge, missed_of
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -68,7 +68,7 @@ class Rates(Protocol):
 def dispatch(
     *,
     memory: Memory,
-    reign: Reign,
+    leadership: Leadership,
     caps: Mapping[str, int | None],
     window: Window,
     limit: int,
@@ -83,13 +83,13 @@ def dispatch(
     reaped.
     """
     done = Dispatched()
-    now = memory.look(reign)
+    now = memory.look(leadership)
     seen_at = time.monotonic()
     due = [name for name in memory.backlog.turns.job_types if name in caps]
     waiting = any(memory.is_awake(tenant_id) for tenant_id in memory.backlog.turns.tenants) if due else False
     _patrol(memory, now)
     if due:
-        turn = _Turn(memory, reign, rates, now, limit, is_barred)
+        turn = _Turn(memory, leadership, rates, now, limit, is_barred)
         try:
             with db.atomic():
                 turn.run(queues.lock(due), window, caps, done)
@@ -110,7 +110,7 @@ def _patrol(memory: Memory, now: datetime) -> None:
     """Note the missed firings of a few lanes that wait long. Before the turn, whose commits must be published."""
     try:
         if waiting_long := memory.patrol.walk(memory.backlog.turns, now):
-            memory.missed.note(missed_of(judge(waiting_long)))
+            memory.missed.note(missed_of(decide_all(waiting_long)))
     except db.StatementFailed as error:
         log.warning("look for missed firings failed", error=str(error).strip())
 
@@ -121,13 +121,19 @@ class _Turn:
     def __init__(
         self,
         memory: Memory,
-        reign: Reign,
+        leadership: Leadership,
         rates: Rates,
         now: datetime,
         limit: int,
         is_barred: Callable[[int, str], bool] | None,
     ) -> None:
-        self._memory, self._reign, self._rates, self._now, self._limit = memory, reign, rates, now, limit
+        self._memory, self._leadership, self._rates, self._now, self._limit = (
+            memory,
+            leadership,
+            rates,
+            now,
+            limit,
+        )
         self._is_barred = is_barred
         self._turns = memory.backlog.turns
         # Redis is asked here: never within the transaction, which keeps tenants locked.
@@ -210,12 +216,12 @@ class _Turn:
         new = sorted(tenant_ids - self._ours - self._others)
         if not new:
             return
-        rows = _SQL["lock_tenants"](term=self._reign.term, ids=new)
+        rows = _SQL["lock_tenants"](term=self._leadership.term, ids=new)
         self._memory.keep(rows)
         locked = {row.id for row in rows}
         self._ours |= locked
         self._others |= set(new) - locked
-        if not self._reign.alone:
+        if not self._leadership.alone:
             for tenant_id in locked:
                 self._in_flight[tenant_id] = 0
             for row in _SQL["in_flight_of_tenants"](tenant_ids=sorted(locked)):

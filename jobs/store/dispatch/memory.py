@@ -1,7 +1,7 @@
 """What one dispatcher remembers from turn to turn, and how it keeps that true: news, sweeps, and tenants' settings.
 
 Whatever is remembered may be wrong, and then costs a look or a delay: every choice is made again in the transaction, on
-rows that are locked. When a new reign begins, all is forgotten.
+rows that are locked. When a new leadership begins, all is forgotten.
 """
 
 import time
@@ -14,7 +14,7 @@ from jobs.core.backlog import Backlog, News
 from jobs.store import db
 from jobs.store.dispatch.in_flight import InFlight
 from jobs.store.dispatch.missed import Missed, Patrol
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -43,7 +43,7 @@ class Memory:
         self.in_flight = InFlight()
         self.patrol = Patrol()
         self.missed = Missed()
-        self._reign: Reign | None = None
+        self._leadership: Leadership | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -64,11 +64,11 @@ class Memory:
         """Say what this process committed as pending."""
         self.backlog.note(news)
 
-    def look(self, reign: Reign) -> datetime:
+    def look(self, leadership: Leadership) -> datetime:
         """Learn what is new. Returns the database's time, at which the due lanes stand in line."""
-        if reign != self._reign:
+        if leadership != self._leadership:
             self._forget()
-            self._reign = reign
+            self._leadership = leadership
         now = self._hear()
         if not self._swept:
             while not self._swept:

@@ -6,30 +6,30 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from jobs.store import db
-from jobs.store.execution import Grip
+from jobs.store.execution import ClaimToken
 
 _SQL = db.queries("messages")
 
 
-class Taken(NamedTuple):
+class TakenMessage(NamedTuple):
     """A message as it would have come from the broker: ``items`` is JSON, ``[[trigger id, fence], …]``."""
 
     job_type: str
     items: Any
 
 
-def put(messages: Sequence[tuple[str, Sequence[Grip]]]) -> None:
+def put(messages: Sequence[tuple[str, Sequence[ClaimToken]]]) -> None:
     """Leave messages, each a job type and its triggers, in this order."""
     _SQL["put"](
         job_types=[job_type for job_type, _ in messages],
-        items=[json.dumps([(str(grip.id), grip.fence) for grip in grips]) for _, grips in messages],
+        items=[json.dumps([(str(token.id), token.fence) for token in tokens]) for _, tokens in messages],
     )
 
 
-def take(job_types: Collection[str]) -> Taken | None:
+def take(job_types: Collection[str]) -> TakenMessage | None:
     """The oldest message of these job types, which is nobody else's from here on; None when there is none."""
     rows = _SQL["take"](job_types=sorted(job_types))
-    return Taken(rows[0].job_type, rows[0].items) if rows else None
+    return TakenMessage(rows[0].job_type, rows[0].items) if rows else None
 
 
 def forget(*, older_than: timedelta, limit: int) -> int:

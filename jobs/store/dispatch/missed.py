@@ -1,6 +1,6 @@
 """Missed firings end as sets, beside dispatch, whether or not their lane may move (DESIGN §9).
 
-A job may have tens of thousands of them: dispatch judges those it meets and notes the job; ``Missed.end`` then ends the
+A job may have tens of thousands of them: dispatch decides those it meets and notes the job; ``Missed.end`` ends the
 rest in bounded sets. A tenant at its cap, a full window, a type that nobody serves: the materializer goes on meanwhile.
 So a patrol looks at a few triggers of a few such lanes at a time, and notes their jobs too.
 """

@@ -19,18 +19,18 @@ STALE_AFTER = timedelta(seconds=2)
 class Window:
     """How many triggers of one job type may be queued at once: what workers take in ``wait``, within the bounds.
 
-    A queue begins with ``first``.
+    A queue begins with ``initial``.
     """
 
-    first: int
-    lowest: int
-    highest: int
+    initial: int
+    minimum: int
+    maximum: int
     wait: timedelta
 
 
 def open_queues(job_types: Iterable[str], window: Window) -> None:
     """Make the queues of these job types known; nothing is dispatched into others. May be repeated."""
-    _SQL["open"](job_types=sorted(job_types), window=window.first)
+    _SQL["open"](job_types=sorted(job_types), window=window.initial)
 
 
 class Queue(NamedTuple):
@@ -56,8 +56,8 @@ def fit(locked: Iterable[Queue], window: Window, *, queued: Mapping[str, int]) -
         fitted = _SQL["measure"](
             job_types=unmeasured,
             queued=[queued.get(name, 0) for name in unmeasured],
-            lowest=window.lowest,
-            highest=window.highest,
+            minimum=window.minimum,
+            maximum=window.maximum,
             wait_seconds=window.wait.total_seconds(),
             stale=STALE_AFTER,
         )

@@ -69,12 +69,12 @@ class Drift:
         *,
         name: str,
         clock: Callable[[], float] = time.time,
-        let_through: Callable[[], int] = lambda: 0,
+        rate_limit_bypassed: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``let_through`` tells how many firings passed while no rate limit could be asked."""
+        """``rate_limit_bypassed`` tells how many firings passed while no rate limit could be asked."""
         self._name = name
         self._clock = clock
-        self._let_through = let_through
+        self._rate_limit_bypassed = rate_limit_bypassed
         self._far = False
         self._due_at = 0.0
         self.reading: Reading | None = None
@@ -90,7 +90,7 @@ class Drift:
                 name=self._name,
                 offset=last.offset_seconds if last else None,
                 within=last.within_seconds if last else None,
-                let_through=self._let_through(),
+                rate_limit_bypassed=self._rate_limit_bypassed(),
             )
         if last is None:
             self._due_at = 0.0  # nothing is on record yet: the next turn puts it there
@@ -117,6 +117,6 @@ class Drift:
 
 def present(*, limit: int = 1000) -> list[Any]:
     """The processes whose clocks are known, furthest off first: ``name``, ``offset_seconds``, ``within_seconds``,
-    ``let_through``, ``measured_at``.
+    ``rate_limit_bypassed``, ``measured_at``.
     """
     return _SQL["present"](silence=GONE_AFTER, limit=limit)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from jobs.core.policies import Standing, Verdict, decide_unkeyed
+from jobs.core.policies import Decision, JobFacts, decide_unkeyed
 from jobs.core.states import TriggerState
 from jobs.store import db
-from jobs.store.dispatch.verdicts import one_by_one
+from jobs.store.dispatch.decisions import one_by_one
 from jobs.store.insight.workers import GONE_AFTER
 
 _SQL = db.queries("explain")
@@ -33,45 +33,45 @@ def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class DispatchDecision:
     """What dispatch would decide now about a trigger that waits, were it due and in dispatch's sight.
 
-    ``row``, ``standing``: what it is decided by. ``verdict``: as dispatch gives it; ``unkeyed``: by its own job alone.
+    ``row``, ``facts``: what it is decided by. ``decision``: as dispatch gives it; ``unkeyed``: by its own job alone.
     ``before``: how many of its job go before it; ``crowded``: too many are due before it to ask about each.
-    ``stopped``: one of its job that is judged before it stops it.
+    ``stopped``: one of its job that is decided before it stops it.
     """
 
     row: Any
-    standing: Standing
-    verdict: Verdict
-    unkeyed: Verdict
+    facts: JobFacts
+    decision: Decision
+    unkeyed: Decision
     before: int
     crowded: bool
     stopped: bool
 
 
-def judgement(*, trigger_id: UUID, tenant_id: int) -> Judgement | None:
-    """Ask dispatch's own rules about a trigger, after those of its job that are judged before it. Two statements.
+def dispatch_decision(*, trigger_id: UUID, tenant_id: int) -> DispatchDecision | None:
+    """Ask dispatch's own rules about a trigger, after those of its job that are decided before it. Two statements.
 
     None when the tenant has no such trigger. Reads alone.
     """
     rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MAX_UNFINISHED, limit=MAX_AHEAD)
     crowded = len(rows) > MAX_AHEAD
     started, stops = MAX_AHEAD if crowded else 0, False
-    for verdict, row, _, standing in one_by_one(rows[-1:] if crowded else rows):
+    for decision, row, _, facts in one_by_one(rows[-1:] if crowded else rows):
         if row.id == trigger_id:
-            return Judgement(
+            return DispatchDecision(
                 row=row,
-                standing=replace(standing),
-                verdict=verdict,
-                unkeyed=decide_unkeyed(row, standing),
+                facts=replace(facts),
+                decision=decision,
+                unkeyed=decide_unkeyed(row, facts),
                 before=started,
                 crowded=crowded,
                 # ``replace`` of parking.sql: with what is in flight it stops what is to be retried.
                 stopped=stops and row.state == TriggerState.RETRYING,
             )
-        started += verdict == Verdict.DISPATCH
-        stops = stops or verdict == Verdict.REPLACE
+        started += decision == Decision.DISPATCH
+        stops = stops or decision == Decision.REPLACE
     return None
 
 

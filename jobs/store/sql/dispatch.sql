@@ -128,7 +128,7 @@ FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::sma
     ORDER BY t.due_at LIMIT %(limit)s) t
 ORDER BY l.nth, t.due_at;
 
--- name: standings
+-- name: facts
 -- How each job stands, for jobs.core.policies.decide. A look at its other triggers only where its policy asks for it;
 -- %(due_ats)s and %(jitters)s are of its first candidate that may be skipped, or null.
 -- index: primary key, trigger_unfinished_of_job, trigger_key_in_flight

@@ -41,7 +41,7 @@ WITH fit AS MATERIALIZED (
         fit.retry_policy, fit.delivery, fit.switched_off, fit.watched
 ), attempt AS (
     INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
-        error_code, error_class, error_message, traceback, response_excerpt, companions)
+        error_code, error_class, error_message, traceback, response_excerpt, claimed_with)
     SELECT attempt_id, id, job_id, tenant_id, attempt_count, fence, %(worker)s, %(celery_task_id)s, 'started',
            attempt_started_at, '', '', '', '', '', (SELECT count(*) FROM claimed) - 1
     FROM claimed

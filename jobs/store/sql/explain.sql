@@ -89,7 +89,7 @@ LEFT JOIN LATERAL (
     ORDER BY number DESC, started_at DESC LIMIT 1) attempt ON true;
 
 -- name: line
--- A waiting trigger, behind the first %(limit)s of its job that dispatch judges before it, as dispatch would read them
+-- A waiting trigger, behind the first %(limit)s of its job that dispatch decides before it, as dispatch would read them
 -- (candidates of dispatch.sql), but unlocked. At most %(most)s triggers of the job are looked at.
 -- index: primary key, trigger_unfinished_of_job
 -- returns: for each the columns that jobs.core.policies.decide needs, the asked one last; no row when the tenant has no

@@ -1,5 +1,5 @@
 -- Notices that the notifier makes of the event feed (jobs.engine.notices). One transaction reads on from its place,
--- makes triggers of system jobs, and keeps the new place: each event is judged once, whichever process dies.
+-- makes triggers of system jobs, and keeps the new place: each event is decided once, whichever process dies.
 
 -- name: open
 -- Begin at the feed's end, where there is no place yet.
@@ -82,7 +82,7 @@ WHERE seen.ran = w.count AND seen.died = w.count;
 
 -- name: pause_dying
 -- Pause jobs whose firings keep dying. Claim hands their queued triggers back.
--- locks: job rows, SKIP LOCKED: one that is locked is judged again at its next death
+-- locks: job rows, SKIP LOCKED: one that is locked is looked at again at its next death
 -- index: primary key
 -- returns: id
 UPDATE jobs_job SET

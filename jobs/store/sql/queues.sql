@@ -35,15 +35,15 @@ WITH sample AS MATERIALIZED (
                / extract(epoch FROM carillon_clock() - q.measured_at)::float AS rate
     FROM jobs_queue q JOIN unnest(%(job_types)s::text[], %(queued)s::int[]) AS load(job_type, queued) USING (job_type)
     WHERE q.job_type = ANY(%(job_types)s::text[])
-), judged AS (
-    SELECT *, least(%(highest)s, greatest(%(lowest)s, ceil(rate * %(wait_seconds)s)))::int AS demand FROM sample
+), demanded AS (
+    SELECT *, least(%(maximum)s, greatest(%(minimum)s, ceil(rate * %(wait_seconds)s)))::int AS demand FROM sample
 )
 UPDATE jobs_queue q SET
     rate = CASE WHEN j.fresh THEN j.rate ELSE q.rate END,
     "window" = CASE WHEN j.fresh AND (j.demand > q."window" OR j.queued > j.demand) THEN j.demand
-                    ELSE least(%(highest)s, greatest(%(lowest)s, q."window")) END,
+                    ELSE least(%(maximum)s, greatest(%(minimum)s, q."window")) END,
     drained = q.dispatched - j.queued, measured_at = carillon_clock()
-FROM judged j
+FROM demanded j
 WHERE q.job_type = j.job_type
 RETURNING q.job_type, q."window";
 

@@ -3,13 +3,13 @@
 -- that many of them cannot hide the others.
 -- locks: trigger rows, SKIP LOCKED, for this statement only
 -- index: trigger_in_flight, jobs_attempt_trigger
--- returns: the columns of the retry decision; companions: how many others were claimed with it; stopping: whether its
+-- returns: the columns of the retry decision; claimed_with: how many others were claimed with it; stopping: whether its
 -- worker had been told to stop
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested,
        carillon_clock() - t.started_at AS elapsed, j.retry_policy, j.delivery,
-       coalesce(a.companions, 0) AS companions, coalesce(a.error_code = 'stopping', false) AS stopping
+       coalesce(a.claimed_with, 0) AS claimed_with, coalesce(a.error_code = 'stopping', false) AS stopping
 FROM jobs_trigger t
-    LEFT JOIN LATERAL (SELECT companions, error_code FROM jobs_attempt
+    LEFT JOIN LATERAL (SELECT claimed_with, error_code FROM jobs_attempt
                        WHERE trigger_id = t.id AND number = t.attempt_count AND fence = t.fence
                        ORDER BY number LIMIT 1) a ON true,
     LATERAL (SELECT retry_policy, delivery FROM jobs_job WHERE id = t.job_id OFFSET 0) j
@@ -44,7 +44,7 @@ WITH lost AS (
             ELSE a.error_message END
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence)
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = held.id AND a.fence = held.fence
-      AND (a.state = 'lost' AND a.error_code = 'lease_expired' OR a.state = 'stale') AND a.companions = 0
+      AND (a.state = 'lost' AND a.error_code = 'lease_expired' OR a.state = 'stale') AND a.claimed_with = 0
     RETURNING a.trigger_id
 )
 UPDATE jobs_trigger SET crash_count = crash_count - 1, budget_start = budget_start + 1
@@ -62,7 +62,7 @@ RETURNING id;
 -- locks: trigger rows and those of their attempts, SKIP LOCKED: without its attempt no trigger is reaped
 -- index: primary key, jobs_attempt_trigger
 -- returns: id, state, reason
-WITH verdict AS MATERIALIZED (
+WITH recovery AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[],
                          %(delays)s::interval[], %(charged)s::boolean[]) AS v(id, fence, state, reason, delay, charged)
 ), tried AS MATERIALIZED (
@@ -88,7 +88,7 @@ WITH verdict AS MATERIALIZED (
         job_type = CASE v.state WHEN 'retrying' THEN (SELECT job_type FROM jobs_job WHERE id = t.job_id) ELSE t.job_type END,
         priority = CASE v.state WHEN 'retrying' THEN (SELECT priority FROM jobs_job WHERE id = t.job_id) ELSE t.priority END,
         lease_expires_at = NULL
-    FROM verdict v
+    FROM recovery v
     WHERE t.id = ANY(ARRAY(SELECT id FROM free)) AND t.id = v.id AND t.fence = v.fence AND t.state = 'running'
       AND t.lease_expires_at < carillon_clock()
       AND (%(term)s::bigint IS NULL OR EXISTS (
@@ -102,7 +102,7 @@ WITH verdict AS MATERIALIZED (
             'The worker was told to stop and was killed before this had ended. It is not charged for it.'
             ELSE 'The worker died, froze or lost the database: its lease expired.' || CASE WHEN r.charged THEN '' ELSE
                 format(' It had %%s more in hand: this one is not charged for it and travels alone from now on.',
-                       a.companions) END END
+                       a.claimed_with) END END
     FROM reaped r
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = r.id AND a.fence = r.fence AND a.state = 'started'
 )
@@ -117,7 +117,7 @@ SELECT id, state, reason, charged FROM reaped;
 -- locks: rows of triggers and attempts, waits (worker)
 -- index: primary key
 -- returns: id, state, reason
-WITH verdict AS MATERIALIZED (
+WITH recovery AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[],
         %(charged)s::boolean[], %(suspects)s::boolean[], %(attempt_states)s::text[], %(error_codes)s::text[],
@@ -136,7 +136,7 @@ WITH verdict AS MATERIALIZED (
         job_type = CASE v.state WHEN 'retrying' THEN (SELECT job_type FROM jobs_job WHERE id = t.job_id) ELSE t.job_type END,
         priority = CASE v.state WHEN 'retrying' THEN (SELECT priority FROM jobs_job WHERE id = t.job_id) ELSE t.priority END,
         lease_expires_at = NULL
-    FROM verdict v
+    FROM recovery v
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND CASE t.state WHEN 'running' THEN true END
     RETURNING t.id, v.fence, t.state, t.reason, v.attempt_state, v.error_code, v.error_message
 ), attempt AS (

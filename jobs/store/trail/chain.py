@@ -36,7 +36,7 @@ class Broken(Exception):
 
 
 @dataclass
-class Report:
+class ChainReport:
     """What ``verify`` found. ``findings`` are told one a line; without any the trail is as it was signed."""
 
     changes: int = 0
@@ -101,12 +101,12 @@ def begin_anew() -> bool:
     return False
 
 
-def verify(*, retention: timedelta, anchor: tuple[int, str] | None = None) -> Report:
+def verify(*, retention: timedelta, anchor: tuple[int, str] | None = None) -> ChainReport:
     """Hold the trail to its checkpoints, and these to each other and to the head. ``anchor``: a number and its seal.
 
     Reads, and may run beside writers. Changes older than ``retention`` may be gone.
     """
-    report = Report()
+    report = ChainReport()
     heads = _SQL["head"]()
     if not heads:
         report.findings.append("nothing is signed: no beat has run, or the head was removed")
@@ -115,16 +115,16 @@ def verify(*, retention: timedelta, anchor: tuple[int, str] | None = None) -> Re
     expired = head.now - retention
     before, first_xid, last_xid = None, "0", "0"
     for one in _checkpoints():
-        _judge_place(report, one, before, expired)
-        _judge_content(report, one, expired)
+        _check_place(report, one, before, expired)
+        _check_content(report, one, expired)
         if anchor and one.number == anchor[0] and not one.seal.startswith(anchor[1]):
             report.findings.append(f"checkpoint {one.number} has another seal than the anchor's")
         first_xid = one.after_xid if before is None else first_xid
         last_xid, before = one.upto_xid, one
-    _judge_end(report, head, before)
+    _check_end(report, head, before)
     if anchor and not (report.first or 0) <= anchor[0] <= (report.last or 0):
         report.findings.append(f"checkpoint {anchor[0]}, the anchor, is not there")
-    _judge_what_is_beside(report, first_xid, last_xid, retention)
+    _check_rows_beside(report, first_xid, last_xid, retention)
     return report
 
 
@@ -135,7 +135,7 @@ def _checkpoints() -> Iterator[Any]:
         after = page[-1].number
 
 
-def _judge_place(report: Report, one: Any, before: Any, expired: datetime) -> None:
+def _check_place(report: ChainReport, one: Any, before: Any, expired: datetime) -> None:
     """Whether it goes on from the checkpoint before, of which ``None`` is the first that is there."""
     if before is None:
         report.first = one.number
@@ -152,7 +152,7 @@ def _judge_place(report: Report, one: Any, before: Any, expired: datetime) -> No
         report.findings.append(f"checkpoint {one.number} leaves changes out after checkpoint {before.number}")
 
 
-def _judge_content(report: Report, one: Any, expired: datetime) -> None:
+def _check_content(report: ChainReport, one: Any, expired: datetime) -> None:
     report.last, report.seal = one.number, one.seal
     if _key(one.key_id) is None:
         report.findings.append(f"checkpoint {one.number}: its key {one.key_id} is not in CARILLON_TRAIL_KEYS")
@@ -175,7 +175,7 @@ def _judge_content(report: Report, one: Any, expired: datetime) -> None:
         report.findings.append(f"checkpoint {one.number}: its {span} {how}")
 
 
-def _judge_end(report: Report, head: Any, last: Any) -> None:
+def _check_end(report: ChainReport, head: Any, last: Any) -> None:
     if not _sealed(head.key_id, head.seal, _of_head(head.number, head.upto_xid, head.last_seal)):
         report.findings.append("the head was changed: its seal does not fit")
     number = last.number if last else 0
@@ -187,7 +187,7 @@ def _judge_end(report: Report, head: Any, last: Any) -> None:
         report.findings.append(f"the head was put back to checkpoint {head.number}")
 
 
-def _judge_what_is_beside(report: Report, first_xid: str, last_xid: str, retention: timedelta) -> None:
+def _check_rows_beside(report: ChainReport, first_xid: str, last_xid: str, retention: timedelta) -> None:
     [beside] = _SQL["beside"](first_xid=first_xid, last_xid=last_xid, retention=retention, grace=GRACE)
     if beside.before:
         report.findings.append(f"{beside.before} changes stand before the first checkpoint: they were added")

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
-from scheduler_project.demo.course import Demo, DemoOptions
+from scheduler_project.demo.runner import Demo, DemoOptions
 from scheduler_project.demo.system import DemoError, enter_own_environment
 from scheduler_project.embedded.paths import ensure_data_dir
 

@@ -18,9 +18,9 @@ PER_SECOND, BURST = 6, 3
 ENVIRONMENT = {
     "CARILLON_LEADER_ELECTION": "0",
     "CARILLON_HANDLER_MODULES": "tests.cluster.caps.handlers",
-    "CARILLON_QUEUE_WINDOW_LOWEST": "4",
-    "CARILLON_QUEUE_WINDOW_FIRST": "8",
-    "CARILLON_QUEUE_WINDOW_HIGHEST": str(WINDOW),
+    "CARILLON_QUEUE_WINDOW_MIN": "4",
+    "CARILLON_QUEUE_WINDOW_INITIAL": "8",
+    "CARILLON_QUEUE_WINDOW_MAX": str(WINDOW),
     # Few a second on a small machine; the window is to grow to its bound all the same.
     "CARILLON_QUEUE_WAIT_MS": "5000",
     "CARILLON_WORKER_LEASE_SECONDS": "3",

@@ -94,7 +94,7 @@ class TestLists:
             ([factories.make_trigger(state="queued")], str(new_id())),
         ):
             execution.claim(
-                grips=[factories.grip(trigger) for trigger in triggers],
+                tokens=[factories.claim_token(trigger) for trigger in triggers],
                 job_types=["noop"],
                 worker="w1",
                 celery_task_id=carried_by,

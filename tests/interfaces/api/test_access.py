@@ -277,12 +277,12 @@ class TestAnOutsider:
         trigger = make_trigger(make_job(owner.tenant), "running")
         stranger = Caller(make_tenant(), scopes=("worker",))
         before = _everything()
-        grip = {"trigger_id": str(trigger.id), "fence": trigger.fence}
-        theirs = stranger.post("/worker/complete", {**grip, "outcome": "succeeded"})
-        missing = stranger.post("/worker/complete", {**grip, "trigger_id": MISSING, "outcome": "succeeded"})
+        token = {"trigger_id": str(trigger.id), "fence": trigger.fence}
+        theirs = stranger.post("/worker/complete", {**token, "outcome": "succeeded"})
+        missing = stranger.post("/worker/complete", {**token, "trigger_id": MISSING, "outcome": "succeeded"})
         assert (theirs.status_code, theirs.content) == (404, missing.content)
-        beat = stranger.post("/worker/heartbeat", {"triggers": [grip]})
-        other = stranger.post("/worker/heartbeat", {"triggers": [{**grip, "trigger_id": MISSING}]})
+        beat = stranger.post("/worker/heartbeat", {"triggers": [token]})
+        other = stranger.post("/worker/heartbeat", {"triggers": [{**token, "trigger_id": MISSING}]})
         assert beat.content.decode().replace(str(trigger.id), MISSING) == other.content.decode()
         assert _everything() == before
 

@@ -38,7 +38,7 @@ def catch_up() -> Callable[..., None]:
         catch_ups = CatchUps(pace=Pace(monotonic=lambda: time))
         for second in range(seconds):
             time = float(second)
-            catch_ups.step(reign=ANYONE, budget=timedelta(seconds=30))
+            catch_ups.step(leadership=ANYONE, budget=timedelta(seconds=30))
             Trigger.objects.filter(origin="backfill", state="pending").update(state="succeeded")
 
     return work

@@ -9,12 +9,12 @@ import pytest
 from jobs.core.timezones import tzdata_version
 from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
-from jobs.store.leases import Reign
+from jobs.store.leases import Leadership
 from tests import factories
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
 Clock = Callable[[timedelta], None]
-ANYONE = Reign(holder="tests", term=None)
+ANYONE = Leadership(holder="tests", term=None)
 
 #: Expression, zone, a stretch of time in UTC, its firings in UTC, and the notes there are.
 NAMED_DATES: list[tuple[str, str, str, str, list[str], list[str]]] = [
@@ -107,7 +107,7 @@ class TestNamedDates:
         job = owner.post("/jobs", noop_job(schedule=cron(expression, zone))).json()
         assert job["next_fire_at"] == fires[0]
         window = instant(until) - instant(after)
-        materializer.materialize(reign=ANYONE, look_ahead=window, limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=window, limit=10)
         triggers = Trigger.objects.filter(job=job["id"]).order_by("scheduled_for")
         assert [f"{trigger.scheduled_for:%Y-%m-%dT%H:%M:%SZ}" for trigger in triggers] == fires
 
@@ -195,7 +195,7 @@ class TestAQuartzJob:
     def test_fires_on_its_seconds(self, owner: Caller, at: Any) -> None:
         at("2026-01-01T00:00")
         job = owner.post("/jobs", noop_job(schedule=cron("*/20 * * * * ?", cron_dialect="quartz"))).json()
-        materializer.materialize(reign=ANYONE, look_ahead=timedelta(minutes=1), limit=10)
+        materializer.materialize(leadership=ANYONE, look_ahead=timedelta(minutes=1), limit=10)
         seconds = Trigger.objects.filter(job=job["id"]).order_by("scheduled_for").values_list("scheduled_for")
         assert [moment.second for (moment,) in seconds] == [20, 40, 0]
 

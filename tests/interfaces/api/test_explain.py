@@ -46,11 +46,11 @@ class TestATrigger:
         trigger = make_trigger(make_job(owner.tenant))
         explained = owner.get(f"/triggers/{trigger.id}/explain").json()
         assert list(gates(explained)) == list(GATE_NAMES)
-        assert explained["shut"] == ["tenant_cap"]
+        assert explained["blocking"] == ["tenant_cap"]
         assert explained["summary"] == f"Tenant {owner.tenant.slug}: 1 of 1 in flight."
         assert gates(explained)["tenant_cap"] == {
             "gate": "tenant_cap",
-            "open": False,
+            "passed": False,
             "detail": explained["summary"],
             "opens_at": None,
             "limit": 1,
@@ -64,7 +64,7 @@ class TestATrigger:
         other, _ = make_running(job)
         trigger = make_trigger(job, due_at=now() + HOUR, scheduled_for=now() + HOUR)
         explained = owner.get(f"/triggers/{trigger.id}/explain").json()
-        assert explained["shut"] == ["due", "overlap"]
+        assert explained["blocking"] == ["due", "overlap"]
         assert datetime.fromisoformat(gates(explained)["due"]["opens_at"]) == trigger.due_at
         assert gates(explained)["overlap"]["blockers"] == [str(other.id)]
 
@@ -72,7 +72,7 @@ class TestATrigger:
         trigger = make_trigger(make_job(owner.tenant), "skipped", reason="overlap")
         explained = owner.get(f"/triggers/{trigger.id}/explain").json()
         assert (explained["state"], explained["reason"]) == ("skipped", "overlap")
-        assert (explained["gates"], explained["shut"]) == ([], [])
+        assert (explained["gates"], explained["blocking"]) == ([], [])
         assert "another trigger of its job was unfinished" in explained["summary"]
 
     def test_names_no_trigger_of_another_tenant(self, owner: Caller, outsider: Caller) -> None:
@@ -81,7 +81,7 @@ class TestATrigger:
         )
         trigger = make_trigger(make_job(owner.tenant, concurrency_key="db", max_concurrent=1))
         answer = owner.get(f"/triggers/{trigger.id}/explain")
-        assert answer.json()["shut"] == []
+        assert answer.json()["blocking"] == []
         assert str(foreign.id) not in answer.content.decode()
 
 
@@ -94,7 +94,7 @@ class TestAJob:
         explained = owner.get(f"/jobs/{job.id}/explain").json()
         assert explained["unfinished"] == {"pending": 2, "queued": 0, "running": 1, "retrying": 1}
         assert explained["oldest_waiting"]["trigger_id"] == str(early.id)
-        assert explained["oldest_waiting"]["shut"] == ["overlap"]
+        assert explained["oldest_waiting"]["blocking"] == ["overlap"]
         assert explained["summary"].endswith(explained["oldest_waiting"]["summary"])
 
     def test_that_is_paused_says_why(self, owner: Caller) -> None:
@@ -103,7 +103,7 @@ class TestAJob:
         explained = owner.get(f"/jobs/{job.id}/explain").json()
         assert (explained["status"], explained["next_fire_at"]) == ("paused", None)
         assert explained["summary"].startswith("The job is paused: The target answered 410 Gone.")
-        assert explained["oldest_waiting"]["shut"] == ["job"]
+        assert explained["oldest_waiting"]["blocking"] == ["job"]
 
     def test_of_which_nothing_waits_says_when_it_fires_next(self, owner: Caller) -> None:
         job = make_job(owner.tenant)
@@ -193,7 +193,7 @@ class TestTenant:
         make_trigger(job, "retrying", due_at=moment + HOUR, started_at=moment)
         make_trigger(job, "running", due_at=moment - 2 * HOUR, started_at=moment - HOUR)
         recent = owner.get("/tenant").json()["recent"]
-        assert recent["waits_of"] == 100
+        assert recent["sample_size"] == 100
         waits = recent["wait_seconds"]
         assert waits["p50"] == pytest.approx(0.505, abs=0.01)
         assert waits["p95"] == pytest.approx(0.95, abs=0.01)
@@ -201,7 +201,7 @@ class TestTenant:
 
     def test_without_any_firing_has_no_share_and_no_waits(self, owner: Caller) -> None:
         recent = owner.get("/tenant").json()["recent"]
-        assert (recent["share"], recent["wait_seconds"], recent["waits_of"]) == (None, None, 0)
+        assert (recent["share"], recent["wait_seconds"], recent["sample_size"]) == (None, None, 0)
 
     def test_sees_starts_over_the_time_they_are_known_of(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch

@@ -140,7 +140,7 @@ class TestAnOperation:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(operations.store, "note", die)
+            patched.setattr(operations.operations_store, "note", die)
             with pytest.raises(KeyboardInterrupt):
                 Runner(select).turn()
         assert statuses_of(*jobs).count("paused") == owner.get(path).json()["done"] == 2

@@ -12,7 +12,7 @@ from typing import Any
 MAX_ERRORS = 20
 #: Schemas within schemas, on the way to one answer. Each takes three frames of Python's thousand.
 MAX_DEPTH = 200
-_LONGEST_NAME_SHOWN = 40
+_MAX_NAME_SHOWN = 40
 #: What of a text one step pays for, in characters.
 _CHARACTERS_A_STEP = 32
 
@@ -114,7 +114,7 @@ class Asking:
         steps = []
         while place is not None:
             place, step = place
-            steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST_NAME_SHOWN]}")
+            steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:_MAX_NAME_SHOWN]}")
         return self.under + "".join(reversed(steps))
 
 

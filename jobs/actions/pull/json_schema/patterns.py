@@ -9,7 +9,7 @@ from typing import Any
 
 import re2
 
-LONGEST = 200
+MAX_PATTERN_LENGTH = 200
 #: What one step pays for: text in bytes times size of the program.
 _A_STEP = 50
 _MEMORY_BYTES = 1 << 19
@@ -27,8 +27,8 @@ class Pattern:
     def __init__(self, pattern: object) -> None:
         if not isinstance(pattern, str):
             raise Refused("Must be a text: a regular expression.")
-        if len(pattern) > LONGEST:
-            raise Refused(f"Has {len(pattern)} characters; at most {LONGEST} are taken.")
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise Refused(f"Has {len(pattern)} characters; at most {MAX_PATTERN_LENGTH} are taken.")
         options = re2.Options()
         options.log_errors = False
         options.max_mem = _MEMORY_BYTES

@@ -17,7 +17,7 @@ from jobs.core.errors import InvalidInput
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_PATTERNS = 50
-_LONGEST_PATH = 200
+_MAX_PATH_LENGTH = 200
 #: Of a definition: what neither a JSON pointer nor a URL writes in another way.
 _NAME = re.compile("[A-Za-z0-9_.-]{1,100}")
 #: In the order in which they are asked.
@@ -59,7 +59,7 @@ class Reader:
     ) -> Node:
         """Read one schema, into ``node`` where somebody refers to it."""
         node = node or Node()
-        path = path[:_LONGEST_PATH]
+        path = path[:_MAX_PATH_LENGTH]
         if isinstance(schema, bool):
             node.asks = [] if schema else None
             return node
@@ -127,7 +127,7 @@ class Reader:
         for keyword, read_keyword in _READERS.items():
             if keyword not in schema:
                 continue
-            ask = read_keyword(self, schema, keyword, f"{path}.{keyword}"[:_LONGEST_PATH])
+            ask = read_keyword(self, schema, keyword, f"{path}.{keyword}"[:_MAX_PATH_LENGTH])
             if ask is not None:
                 yield ask
 

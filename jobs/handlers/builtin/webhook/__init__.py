@@ -34,7 +34,7 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
     # Imported here: these need aiohttp, which processes that only read the registry should not pay for.
     from jobs.handlers.builtin.webhook.request import body_text, request_headers
-    from jobs.handlers.builtin.webhook.response import judge, read_bounded, translated_errors
+    from jobs.handlers.builtin.webhook.response import outcome_of, read_bounded, translated_errors
 
     connection = egress.current.get()
     payload = payload.filled(partial(ctx.secret, host=target_of(payload.url)))
@@ -48,4 +48,4 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
             allow_redirects=False,
         ) as answer:
             body = await read_bounded(answer, max_bytes=connection.rules.max_response_bytes)
-    return judge(answer.status, answer.headers, body)
+    return outcome_of(answer.status, answer.headers, body)

@@ -22,15 +22,15 @@ _DENIED = {
 }  # fmt: skip
 _AUTHORITY_ENDS = re.compile(r"[/?#]")
 _AUTHORITY = re.compile(r"(?:\[(?P<literal>[^\]]*)\]|[^:\[\]]+)(?::[0-9]*)?")
-_LONGEST_FILLED_URL = 8192
+_MAX_FILLED_URL_LENGTH = 8192
 _DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
 
 
-#: So many URLs need not be judged again, trigger after trigger.
+#: So many URLs need not be checked again, trigger after trigger.
 _URLS_KEPT = 1024
 
 
-def _judge_url(text: str) -> str:
+def _checked_url(text: str) -> str:
     """The URL as given, once the parser that will send it (yarl) finds nothing odd in it."""
     authority = check_placeholders(text).partition("://")[2].partition("/")[0].partition("?")[0]
     if names_in(text.partition("://")[0]) or names_in(authority):
@@ -68,7 +68,7 @@ def _check_authority(authority: str) -> None:
 
 
 #: For URLs as jobs have them; what secrets are in is not to be kept.
-_check_url = lru_cache(_URLS_KEPT)(_judge_url)
+_check_url = lru_cache(_URLS_KEPT)(_checked_url)
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -97,7 +97,7 @@ class WebhookPayload(BuiltInPayload):
     body: Any = None
 
     def filled(self, value_of: Callable[[str], str]) -> "WebhookPayload":
-        """The request with its secrets in place, judged again as it will be sent.
+        """The request with its secrets in place, checked again as it will be sent.
 
         Raises ``Permanent`` (``secret_unfit``) where a value makes it one that may not be sent, and what ``value_of``
         raises.
@@ -107,12 +107,12 @@ class WebhookPayload(BuiltInPayload):
         url = fill(self.url, value_of)
         headers = {name: fill(value, value_of) for name, value in self.headers.items()}
         try:
-            _judge_url(url)
+            _checked_url(url)
             _check_headers(headers)
             same = URL(url).origin() == URL(self.url).origin()
         except ValueError:
             same = False
-        if not same or len(url) > _LONGEST_FILLED_URL:
+        if not same or len(url) > _MAX_FILLED_URL_LENGTH:
             raise Permanent(
                 "With its secrets in place this is no request that may be sent: look for line breaks, blanks, "
                 "characters beyond ASCII, or what changes the URL's host.",

@@ -30,7 +30,7 @@ async def read_bounded(answer: aiohttp.ClientResponse, *, max_bytes: int) -> byt
     return bytes(body[:max_bytes])
 
 
-def judge(status: int, headers: Mapping[str, str], body: bytes) -> Response:
+def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:
     """The success that a 2xx is; raises the failure that any other status means."""
     excerpt = body[:MAX_EXCERPT_BYTES].decode(errors="replace")
     if 200 <= status < 300:

@@ -1,0 +1,235 @@
+"""Decisions: what becomes of the triggers whose turn has come. SQL gathers facts, ``core.policies`` decides."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from jobs.core.policies import Decision, Delivery, JobFacts, MisfirePolicy, decide, is_missed, may_skip
+from jobs.core.states import CANCEL_REASONS, SKIP_REASONS
+from jobs.store import db
+from jobs.store.dispatch import parking
+
+_SQL = db.queries("dispatch")
+#: Missed firings that dispatch ends at once, where more of the same jobs end as sets soon.
+END_HERE = 100
+
+
+class Admission(Protocol):
+    """The limits of targets, as ``jobs.limits.Rates`` knows them."""
+
+    def admit(self, wanted: Mapping[str, int]) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A trigger that is committed as ``queued`` and now wants its message.
+
+    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery.
+    """
+
+    id: UUID
+    fence: int
+    job_type: str
+    suspect: bool = False
+    at_most_once: bool = False
+    tenant_id: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """``queued``: in their order, and ``lanes``, the ``nth`` of each; ``ended``: by id, with the reason.
+
+    ``missed``: jobs with more firings to end (``missed_of``).
+    """
+
+    queued: list[Queued] = field(default_factory=list)
+    lanes: list[int] = field(default_factory=list)
+    ended: dict[UUID, str] = field(default_factory=dict)
+    missed: dict[UUID, datetime] = field(default_factory=dict)
+
+
+class _Decided(NamedTuple):
+    """A candidate and its job, as rows."""
+
+    row: Any
+    job: Any
+
+
+_ByDecision = dict[Decision, list[_Decided]]
+
+
+def carry_out(candidates: Sequence[Any], *, rates: Admission) -> Outcome:
+    """Decide about candidates in their order, and write it. Under the locks of their tenants and queues."""
+    if not candidates:
+        return Outcome()
+    decided = decide_all(candidates)
+    parking.hold([one.row for one in decided[Decision.HOLD]])
+    if moved := decided[Decision.MOVE]:
+        _SQL["move"](ids=[one.row.id for one in moved])
+    left: set[UUID] = set()
+    outcome = Outcome(ended=_end(decided, left))
+    outcome.missed = missed_of(decided)
+    outcome.ended |= parking.make_way(decided[Decision.WAIT], decided[Decision.REPLACE])
+    _queue(_admitted(_behind_no_set(decided[Decision.DISPATCH], left), rates), outcome)
+    return outcome
+
+
+def decide_all(candidates: Sequence[Any]) -> _ByDecision:
+    """The candidates by what becomes of them (``one_by_one``). Reads alone."""
+    decided: _ByDecision = {decision: [] for decision in Decision}
+    for decision, row, job, _ in one_by_one(candidates):
+        decided[decision].append(_Decided(row, job))
+    return decided
+
+
+def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, JobFacts]]:
+    """Decide about one after another: one that is dispatched counts for the next of its job and of its key.
+
+    Gives decision, candidate, its job's row, and what it was decided by, as it stands until the next is asked for.
+    Reads alone, so explain asks it too.
+    """
+    places, jobs = _jobs_of(candidates)
+    facts_by_job = [_facts_of(job) for job in jobs]
+    started_of_key: Counter[tuple[int, str]] = Counter()
+    for row, place in zip(candidates, places, strict=True):
+        job, facts = jobs[place], facts_by_job[place]
+        if facts.keyed:
+            key = (job.tenant_id, job.concurrency_key)
+            facts.key_in_flight = job.key_in_flight + started_of_key[key]
+        decision = decide(row, facts)
+        yield decision, row, job, facts
+        if decision == Decision.DISPATCH:
+            facts.started += 1
+            facts.in_flight += 1
+            facts.unfinished += row.state != "retrying"
+            if facts.keyed:
+                started_of_key[key] += 1
+
+
+def _jobs_of(candidates: Iterable[Any]) -> tuple[list[int], list[Any]]:
+    """For each candidate the place of its job, and the jobs: rows of ``facts``.
+
+    That statement is told of each job the due_at and jitter of its first candidate that may be skipped.
+    """
+    known: dict[UUID, int] = {}
+    firsts: list[Any] = []
+    places = []
+    for row in candidates:
+        place = known.setdefault(row.job_id, len(firsts))
+        if place == len(firsts):
+            firsts.append(None)
+        if firsts[place] is None and may_skip(row):
+            firsts[place] = row
+        places.append(place)
+    rows = _SQL["facts"](
+        job_ids=list(known),
+        due_ats=[row and row.due_at for row in firsts],
+        jitters=[row and row.due_at - row.scheduled_for for row in firsts],
+    )
+    return places, sorted(rows, key=attrgetter("nth"))
+
+
+def _facts_of(job: Any) -> JobFacts:
+    return JobFacts(
+        job_type=job.job_type,
+        active=job.active,
+        ended=job.ended,
+        overlap_policy=job.overlap_policy,
+        misfire_policy=job.misfire_policy,
+        misfire_grace=job.misfire_grace,
+        catchup_window=job.catchup_window,
+        max_concurrent=job.max_concurrent,
+        now=job.now,
+        unfinished=job.unfinished,
+        in_flight=job.in_flight,
+        keyed=job.concurrency_key != "",
+        key_in_flight=job.key_in_flight,
+        keep_from=job.keep_from,
+        newest_due=job.newest_due,
+        oldest_due=job.oldest_due,
+    )
+
+
+def _end(decided: _ByDecision, left: set[UUID]) -> dict[UUID, str]:
+    """End triggers that are not to run. Returns them with their reasons; ``left`` gets the jobs of which some are left
+    to end as a set.
+    """
+    ended: dict[UUID, str] = {}
+    for statement, reasons in (("skip", SKIP_REASONS), ("cancel", CANCEL_REASONS)):
+        chosen = {
+            one.row.id: str(decision)
+            for decision, those in decided.items()
+            if decision in reasons
+            for one in _not_left(those, left)
+        }
+        if chosen:
+            _SQL[statement](ids=list(chosen), reasons=list(chosen.values()))
+            ended |= chosen
+    return ended
+
+
+def _not_left(those: Sequence[_Decided], left: set[UUID]) -> Iterable[_Decided]:
+    """Without those that may be left to end with the set of their job."""
+    met = 0
+    for one in those:
+        keep_from = _keep_from(one.job)
+        if keep_from is not None and one.row.scheduled_for < keep_from:
+            met += 1
+            if met > END_HERE:
+                left.add(one.row.job_id)
+                continue
+        yield one
+
+
+def _behind_no_set(chosen: list[_Decided], left: set[UUID]) -> list[_Decided]:
+    """Without missed firings of which older ones are left: once queued they would be missed no more, and of the older
+    ones the newest would run in their place, before their set has ended.
+    """
+    if not left:
+        return chosen
+    return [one for one in chosen if one.row.job_id not in left or not is_missed(one.row, one.job)]
+
+
+def missed_of(decided: _ByDecision) -> dict[UUID, datetime]:
+    """Jobs of which a firing ends as missed: the others scheduled before this instant end as a set."""
+    ends = (*decided[Decision.MISFIRE], *decided[Decision.COALESCED])
+    return {job.job_id: keep_from for _, job in ends if (keep_from := _keep_from(job)) is not None}
+
+
+def _keep_from(job: Any) -> datetime | None:
+    keep_from: datetime | None = job.now if job.misfire_policy == MisfirePolicy.SKIP else job.keep_from
+    return keep_from
+
+
+def _admitted(chosen: list[_Decided], rates: Admission) -> list[_Decided]:
+    """Those of the chosen whose targets may be called now; the others are parked for their time."""
+    by_target: defaultdict[str, list[UUID]] = defaultdict(list)
+    for row, job in chosen:
+        if job.target:
+            by_target[job.target].append(row.id)
+    waits: dict[UUID, timedelta] = {}
+    admissions = rates.admit({target: len(ids) for target, ids in by_target.items()}) if by_target else {}
+    for target, (granted, turns) in admissions.items():
+        waits |= zip(by_target[target][granted:], turns, strict=True)
+    if not waits:
+        return chosen
+    parking.park_until(waits)
+    return [one for one in chosen if one.row.id not in waits]
+
+
+def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
+    """Queue the chosen; their rows are locked, so all of them are, each under the next fence."""
+    if not chosen:
+        return
+    done = _SQL["dispatch"](ids=[one.row.id for one in chosen])
+    if len(done) < len(chosen):
+        queued = {row.id for row in done}
+        chosen = [one for one in chosen if one.row.id in queued]
+    for row, job in chosen:
+        once = job.delivery == Delivery.AT_MOST_ONCE
+        outcome.queued.append(Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id))
+        outcome.lanes.append(row.nth)
