@@ -7,6 +7,7 @@ cut is in ``error.__cause__.diag`` as before.
 """
 
 import re
+import select
 from functools import cached_property
 from types import TracebackType
 
@@ -42,6 +43,16 @@ class Discreet(DatabaseErrorWrapper):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
+    def is_usable(self) -> bool:
+        """Whether the connection still stands. The server is asked only where it has said something unasked, as it
+        does when it ends a connection: the first statement of a request need not wait for another.
+        """
+        if self.connection.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.connection.fileno(), select.POLLIN)
+        return not poll.poll(0) or super().is_usable()
+
     @cached_property
     def wrap_database_errors(self) -> Discreet:
         return Discreet(self)
