@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
+#: Redis is asked about a bucket again after this long, as other processes take tokens and give some back.
+ASK_AGAIN_SECONDS = 0.25
 #: The error that rounding may make, as a part of a token.
 _EPSILON = 1e-6
 
@@ -57,6 +59,11 @@ class Account:
         """How many tokens there are."""
         missing = max(0.0, self.full_at - now) / self.bucket.interval
         return max(0, math.floor(self.bucket.burst - missing + _EPSILON))
+
+    def has_plenty(self, wanted: int, now: float) -> bool:
+        """Whether more than half of the burst is left after ``wanted`` tokens, as Redis said a moment ago."""
+        recent = self.asked_at > now - ASK_AGAIN_SECONDS
+        return recent and self.room(now) - wanted > self.bucket.burst / 2
 
     def next_at(self, now: float) -> float:
         """When there is a token again."""

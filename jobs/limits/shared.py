@@ -12,7 +12,7 @@ from typing import NamedTuple
 from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
-from jobs.limits.buckets import Account, Bucket
+from jobs.limits.buckets import ASK_AGAIN_SECONDS, Account, Bucket
 from jobs.limits.exchange import Answer, Line, Request, Wire, failure_of
 from jobs.telemetry import get_logger
 
@@ -23,8 +23,6 @@ BUDGET_SECONDS = 0.1
 SLOW_SECONDS = 0.05
 RETRY_AFTER_SECONDS = 1.0
 SAY_EVERY_SECONDS = 10.0
-#: A bucket found empty is asked about again after this long, as another process may have given tokens back.
-ASK_AGAIN_SECONDS = 0.25
 #: The thread ends when it has had nothing to say for so long.
 IDLE_SECONDS = 10.0
 MAX_ACCOUNTS = 50_000
@@ -83,13 +81,17 @@ class Buckets:
             return account.room(time.monotonic()) if answered else None
 
     def take(self, bucket: Bucket, wanted: int = 1) -> RateStatus:
-        """Take up to ``wanted`` tokens."""
+        """Take up to ``wanted`` tokens. Where there are plenty Redis is told, and not waited for."""
         with self._changed:
             account = self._account(bucket)
-        request = self._ask({account: wanted})
+            has_plenty = account.has_plenty(wanted, time.monotonic())
+        request = self._ask({} if has_plenty else {account: wanted})
         with self._changed:
             now = time.monotonic()
-            granted = request.held[account] if request.answered else min(wanted, account.room(now))
+            if request.answered:
+                account.asked_at, granted = now, request.held[account]
+            else:
+                granted = min(wanted, account.room(now))
             self._spend(account, granted, now)
             self._notify()
             wait = account.next_at(now) - now

@@ -16,6 +16,7 @@ from redis import Redis
 from chaos.stage.proxy import Proxies, Weather
 from jobs.conf import engine_settings
 from jobs.limits import BUDGET_SECONDS, Bucket, Buckets, Rates, shared, target_bucket, tenant_bucket
+from jobs.limits.buckets import Account
 from jobs.limits.exchange import PREFIX
 from stage.waiting import wait_until
 from tests.factories import SECOND, dispatch, make_job, make_tenant, make_triggers
@@ -310,6 +311,29 @@ class TestRatesOfTargets:
         monkeypatch.setattr(buckets, "_ask", lambda _: pytest.fail("asked"))
         admissions = Rates(buckets).admit({target: 7, "free.example": 5})
         assert [admissions[name].granted for name in (target, "free.example")] == [2, 5]
+
+
+class TestPlenty:
+    """Where a take does not wait for Redis."""
+
+    @staticmethod
+    def account(*, spent: int, asked_at: float) -> Account:
+        account = Account(Bucket("k", 1, 100), used_at=1000, asked_at=asked_at)
+        account.spend(spent, 1000)
+        return account
+
+    def test_is_more_than_half_of_the_burst(self) -> None:
+        assert self.account(spent=48, asked_at=999.9).has_plenty(1, 1000)
+        assert not self.account(spent=49, asked_at=999.9).has_plenty(1, 1000)
+
+    def test_is_what_redis_said_a_moment_ago(self) -> None:
+        assert not self.account(spent=0, asked_at=999.5).has_plenty(1, 1000)
+
+    def test_is_taken_from_what_others_see(self, buckets: Buckets, another: Buckets) -> None:
+        bucket = new_bucket(burst=1000)
+        assert [buckets.take(bucket).granted for _ in range(20)] == [1] * 20
+        settled(buckets)
+        assert another.available(bucket) == 980
 
 
 class TestRatesOfTenants:
