@@ -5,7 +5,7 @@ call came over TLS. No header says which path was called (``SCRIPT_NAME``; gunic
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from django.http import HttpRequest
@@ -22,9 +22,14 @@ class Proxies:
 
     def __init__(self, networks: Iterable[IPv4Network | IPv6Network]) -> None:
         self._networks = tuple(networks)
+        # A connection's address is asked about several times a request.
+        self._held = lru_cache(maxsize=4096)(self._look_up)
 
     def holds(self, address: str) -> bool:
         """Whether ``address``, as a peer's socket has it, is such a machine's. What is no address is not."""
+        return self._held(address)
+
+    def _look_up(self, address: str) -> bool:
         known = address_of(address)
         return known is not None and any(known in network for network in self._networks)
 
