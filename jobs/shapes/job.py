@@ -22,6 +22,8 @@ MAX_NAME = 200
 STATUSES = ("active", "paused", "cancelled")
 PRIORITIES = tuple(priority.label for priority in Priority)
 _JobType = Annotated[str, Text(63, pattern=f"^{NAME.pattern}$")]
+#: Read once, as nothing can change it.
+_USUAL_RETRIES = Retry.read({})
 _Word = Annotated[str, Text(63, pattern=f"^{WORD}$")]
 
 
@@ -53,7 +55,7 @@ class Definition(Shape):
     priority: Literal[PRIORITIES] = Priority.MEDIUM.label  # type: ignore[valid-type]
     timeout_seconds: Annotated[float, Between(0.1, 86_400)] | None = None
     """Of one attempt; the job type's by default."""
-    retry_policy: Retry = Field(default_factory=lambda: Retry.read({}))
+    retry_policy: Retry = Field(default_factory=lambda: _USUAL_RETRIES)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     max_concurrent: Annotated[int, Between(1, 1_000_000)] = 1
     concurrency_key: Annotated[str, Line(MAX_NAME, blank=True)] = ""
