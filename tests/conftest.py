@@ -95,10 +95,10 @@ def rate_limits_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(shared, "IDLE_SECONDS", 0.0)
 
     def ended(buckets: Buckets) -> bool:
-        with buckets._bell:
+        with buckets._changed:
             buckets._requests.clear()
             buckets._dirty.clear()
-            buckets._bell.notify()
+            buckets._changed.notify()
             return buckets._thread is None
 
     for buckets in made:

@@ -11,6 +11,7 @@ from jobs.store import db
 ROOT = Path(__file__).parent.parent
 #: Statements that move triggers, and the verbs they carry out.
 VERBS = {
+    "jobs.insert": {Verb.MATERIALIZE},
     "jobs.materialize": {Verb.MATERIALIZE},
     "catchup.skip": {Verb.SKIP},
     "notices.send": {Verb.MATERIALIZE},

@@ -103,6 +103,18 @@ class Query:
         _outage.over()
         return rows
 
+    def prepared(self, **parameters: Any) -> list[Any]:
+        """As a call, but parsed and planned once a connection, in any process.
+
+        For statements whose plan never changes, since they read only what they are given. No actor is told beside one
+        (``trail.sign_statements``).
+        """
+        connection.close_if_health_check_failed()
+        with _told_apart():
+            rows = self._kept(parameters)
+        _outage.over()
+        return rows
+
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with connection.cursor() as cursor:
             for name, loader in _LOADERS.items():
@@ -129,6 +141,7 @@ def _kept_cursor() -> psycopg.Cursor[Any]:
         for name, loader in _LOADERS.items():
             cursor.adapters.register_loader(name, loader)
         ours.carillon_cursor = cursor
+    ours.connection.prepare_threshold = KEEP_AFTER
     return cursor
 
 
@@ -220,7 +233,6 @@ def _settle(connection: Any, **_: Any) -> None:
             "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
             "set_config('enable_seqscan', 'off', false)"
         )
-    connection.connection.prepare_threshold = KEEP_AFTER
 
 
 @contextmanager

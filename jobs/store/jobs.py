@@ -10,12 +10,12 @@ from uuid import UUID
 from django.db.utils import DEFAULT_DB_ALIAS
 
 from jobs.core.instants import instant_text
-from jobs.core.schedule import Schedule, ScheduleType
-from jobs.models import Job
-from jobs.models.fields import new_ids
+from jobs.core.schedule import Schedule, ScheduleType, jitter_offset
+from jobs.models import Job, Origin
+from jobs.models.fields import new_id, new_ids
 from jobs.store import db
 from jobs.store.leases import Leadership
-from jobs.store.trail import ENGINE, acting_as
+from jobs.store.trail import ENGINE, acting_as, present_actor
 
 _SQL = db.queries("jobs")
 
@@ -123,14 +123,37 @@ def note_versions(job_ids: Sequence[UUID]) -> None:
 def insert(jobs: Sequence[Job]) -> set[UUID]:
     """Write new jobs, each with the first entry of its timeline, by one statement, which commits by itself.
 
-    Returns the ids of those written: the others' names are those of living jobs of their tenants.
+    An immediate job that is due is written with its trigger, and with nothing left to materialize; ``jobs`` stay as
+    they are. Returns the ids of those written: the others' names are those of living jobs of their tenants.
     """
     names = [column.attname for column in Job._meta.concrete_fields]
     rows = [{name: getattr(job, name) for name in names} for job in jobs]
-    written = {row.id for row in _SQL["insert"](rows=json.dumps(rows, default=_json_text))}
+    firings = []
+    for job, row in zip(jobs, rows, strict=True):
+        if job.schedule_type == ScheduleType.IMMEDIATE and job.next_fire_at == job.created_at:
+            firings.append(_only_firing(job))
+            row["next_fire_at"] = None
+    texts = {
+        name: json.dumps(value, default=_json_text) for name, value in (("rows", rows), ("firings", firings))
+    }
+    actor = present_actor()
+    texts["actor"] = actor.as_text() if actor else ""
+    written = {row.id for row in _SQL["insert"].prepared(**texts)}
     for job in jobs:
         job._state.adding, job._state.db = job.id not in written, DEFAULT_DB_ALIAS
     return written
+
+
+def _only_firing(job: Job) -> dict[str, Any]:
+    """The trigger of an immediate job, without what it has from the job."""
+    return {
+        "id": new_id(),
+        "job_id": job.id,
+        "origin": Origin.SCHEDULE,
+        "scheduled_for": job.created_at,
+        "due_at": job.created_at + jitter_offset(job.id.int, job.jitter),
+        "idempotency_key": key_of(job.id, job.created_at),
+    }
 
 
 def _json_text(value: object) -> str:

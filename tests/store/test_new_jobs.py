@@ -8,9 +8,10 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from jobs.actions import overdue
 from jobs.actions.jobs import create_job
 from jobs.core.errors import Conflict
-from jobs.models import Job, JobVersion
+from jobs.models import Job, JobVersion, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db, jobs
 from tests.factories import make_job, make_tenant
@@ -122,12 +123,51 @@ class TestInsert:
             jobs.insert([job])
 
 
+class TestAnImmediateJob:
+    def test_is_written_with_the_trigger_that_a_beat_would_materialize(self) -> None:
+        job = a_job(next_fire_at=MOMENT, jitter=timedelta(seconds=9), priority=3, version=2)
+        jobs.insert([job])
+        (trigger,) = job.triggers.values()
+        job.triggers.all().delete()
+        overdue.materialize(job=job, instants=[MOMENT])
+        (expected,) = job.triggers.values()
+        own = {"id", "created_at", "announced_at"}
+        assert trigger["announced_at"] is not None
+        assert {**trigger, **dict.fromkeys(own)} == {**expected, **dict.fromkeys(own)}
+
+    def test_leaves_nothing_to_materialize(self) -> None:
+        job = a_job(next_fire_at=MOMENT)
+        jobs.insert([job])
+        assert Job.objects.get(id=job.id).next_fire_at is None
+        assert job.next_fire_at == MOMENT
+
+    def test_that_begins_later_is_left_to_a_beat(self) -> None:
+        job = a_job(next_fire_at=MOMENT + timedelta(seconds=1))
+        jobs.insert([job])
+        assert Job.objects.get(id=job.id).next_fire_at == job.next_fire_at
+        assert not job.triggers.exists()
+
+    def test_whose_name_is_taken_gets_no_trigger(self) -> None:
+        first = a_job(next_fire_at=MOMENT)
+        second = a_job(tenant=first.tenant, next_fire_at=MOMENT)
+        assert jobs.insert([first, second]) == {first.id}
+        assert list(Trigger.objects.values_list("job_id", flat=True)) == [first.id]
+
+
 class TestCreating:
     def test_takes_two_statements_where_the_quota_is_far(self, job_types: None) -> None:
         tenant = make_tenant(max_jobs=100_000)
         with CaptureQueriesContext(connection) as queries:
             create_job(tenant=tenant, definition=noop_job())
-        assert len(queries) == 2
+        # Django does not see the other, which is prepared and writes the job.
+        assert len(queries) == 1
+        with connection.cursor() as cursor:
+            for number in range(db.KEEP_AFTER):
+                create_job(tenant=tenant, definition=noop_job(name=f"job {number}"))
+            cursor.execute(
+                "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '-- Write new jobs%'"
+            )
+            assert cursor.fetchone() == (1,)
 
     def test_leaves_the_transaction_it_was_refused_in_as_it_was(self, job_types: None) -> None:
         tenant = make_tenant(max_jobs=100_000)

@@ -396,7 +396,11 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
-    "jobs.insert": lambda s: {"rows": f'[{{"id": "{one(s.job_ids)}", "tenant_id": 1, "name": "n"}}]'},
+    "jobs.insert": lambda s: {
+        "rows": f'[{{"id": "{one(s.job_ids)}", "tenant_id": 1, "name": "n"}}]',
+        "actor": "",
+        "firings": f'[{{"id": "{one(s.ids)}", "job_id": "{one(s.job_ids)}"}}]',
+    },
     "jobs.before_creation": lambda s: {"tenant_id": 1, "job_type": "team.own"},
     "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},

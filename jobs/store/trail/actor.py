@@ -56,6 +56,10 @@ class Actor:
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
 
+    def as_text(self) -> str:
+        """As the database is told."""
+        return json.dumps(self.as_dict())
+
 
 ENGINE = Actor(ActorKind.ENGINE, "engine")
 _of_thread: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -104,7 +108,7 @@ def _sign(
     actor = present_actor()
     if actor is None or not isinstance(statement, str) or not _WRITES.search(statement):
         return execute(statement, parameters, many, context)
-    told = Literal(json.dumps(actor.as_dict())).as_string(None)
+    told = Literal(actor.as_text()).as_string(None)
     signature = f"SELECT set_config('carillon.actor', {told}, true); "
     if many:  # one message each, so that this only helps inside a transaction
         execute(signature.replace("%", "%%"), [()], many, context)
