@@ -168,14 +168,17 @@ class TestAnOutage:
 
 
 class TestTwoHours:
-    """Of a minutely job: 120 firings were due, of which the last, half a minute old, is still within its grace."""
+    """Of a minutely job: 120 firings were due, of which the last, a second old, is still within its grace.
+
+    The clock goes on meanwhile: a slow machine has almost a minute until the next one is due.
+    """
 
     @pytest.fixture(autouse=True)
     def away(self, engine: Engine, clock: Clock) -> Callable[..., Job]:
         def away(**columns: Any) -> Job:
             job = make_every(60, **columns)
             engine.turn()
-            clock(2 * HOUR + 30 * SECOND)
+            clock(2 * HOUR + SECOND)
             engine.settle()
             return job
 
@@ -244,10 +247,7 @@ class TestNineDays:
         clock(1001 * MINUTE + 30 * SECOND)
         engine.settle()
         assert (firings(few)["schedule", "skipped", "misfire"], ranges(few)) == (1000, [])
-        assert (firings(many)["schedule", "skipped", "misfire"], ranges(many)) == (
-            0,
-            [("misfire", 1000)],
-        ) or True
+        assert (firings(many)["schedule", "skipped", "misfire"], ranges(many)) == (0, [("misfire", 1001)])
 
     def test_leave_a_firing_that_has_its_trigger_out_of_the_range(self, engine: Engine, clock: Clock) -> None:
         job = make_every(60, misfire_policy="skip")
