@@ -23,8 +23,9 @@ from kombu import Queue
 
 from jobs.broker import use_for_redis
 from jobs.telemetry import get_logger, logging_config
+from scheduler_project.processes import collector
 from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
-from scheduler_project.worker import collector, flower
+from scheduler_project.worker import flower
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 

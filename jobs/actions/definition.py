@@ -4,6 +4,7 @@ Every entry point (API, admin, commands) hands its input to ``parse``, so the sa
 with the same words. Nothing is written here; everything wrong is told at once.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ from jobs.handlers.builtin import queues
 from jobs.models import Job
 from jobs.shapes import retry as retries
 from jobs.shapes import schedule as schedule_shape
-from jobs.shapes.job import Definition
+from jobs.shapes.job import NAME, Definition
 from jobs.shapes.schedule import ONE_TIME, ScheduleShape
 from jobs.shapes.terms import seconds
 from jobs.store.jobs import schedule_of
@@ -44,7 +45,8 @@ def parse(
     whole: bool = False,
     kinds: Kinds | None = None,
 ) -> dict[str, Any]:
-    """Check ``definition`` and return the values of the job's columns, a dict ready for ``Job(**columns)``.
+    """Check ``definition`` and return the values of the job's columns, a dict ready for ``Job(**columns)``: what can be
+    written and, of a new job, ``next_fire_at``.
 
     With a ``base``, the job being edited, ``definition`` is a JSON merge patch (RFC 7396) over its representation:
     what is left out stays, null goes back to the default. A new schedule type or kind of back-off drops what only the
@@ -69,10 +71,26 @@ def parse(
     columns = _type_and_payload(errors, document, read, tenant, base, kinds or Kinds(tenant), checked=checked)
     if read is not None:
         columns = {**read.columns(), **columns}
-        errors.collect(lambda: _check_schedule(read.schedule, now, base), under="schedule")
+        first = errors.collect(lambda: _check_schedule(read.schedule, now, base), under="schedule")
+        if base is None:
+            columns["next_fire_at"] = first
         errors.collect(lambda: check_secrets_of(columns["notify"], tenant=tenant, base=base), under="notify")
     errors.finish()
     return {**columns, "watched": is_watched(columns["notify"])}
+
+
+def own_columns(definition: Mapping[str, Any], *, tenant: Tenant, kinds: Kinds) -> dict[str, Any]:
+    """The columns of what jobs mostly have of their own, name and payload, where all else is that of a job that was
+    parsed. Raises ``InvalidInput``, also for a definition without a name: then ``parse`` says what is wrong."""
+    payload = {} if definition.get("payload") is None else definition["payload"]
+    _check_payload(payload, tenant)
+    kind = kinds(definition["job_type"])
+    _check_of_kind(kind, payload, tenant)
+    return {
+        "name": NAME.read(definition.get("name")),
+        "payload": payload,
+        "target": kind.target(payload) if kind.target else "",
+    }
 
 
 def representation(job: Job) -> dict[str, Any]:
@@ -148,13 +166,14 @@ def _type_of(schedule: object) -> object:
     return schedule.get("type") if isinstance(schedule, dict) else None
 
 
-def _check_schedule(given: ScheduleShape, now: datetime, base: Job | None) -> None:
+def _check_schedule(given: ScheduleShape, now: datetime, base: Job | None) -> datetime | None:
+    """The first firing; None of a schedule that the job has already."""
     schedule = given.at(base.created_at if base else now)
     if base is not None and schedule == schedule_of(base):
-        return
+        return None
     if base is not None and schedule.type is ScheduleType.IMMEDIATE != base.schedule_type:
         raise InvalidInput({"type": "A job that exists cannot become immediate; run it now instead."})
-    schedules.check_fires_ahead(schedule, now=now)
+    return schedules.first_firing(schedule, now=now)
 
 
 def _type_and_payload(

@@ -19,11 +19,12 @@ from django.db import IntegrityError
 from jobs.actions import definition as definitions
 from jobs.actions import schedules
 from jobs.actions.bulk import statuses
+from jobs.actions.drafts import draft_job
 from jobs.actions.overdue import materialize, record
 from jobs.actions.pull.types import Kinds, hold_type, own_name
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.json_rules import check_text
-from jobs.core.pull import is_pull, shown_name
+from jobs.core.pull import is_pull
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
 from jobs.models import Job, JobVersion, Origin, Trigger
@@ -71,22 +72,6 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
             raise name_taken(job.name)
         if job.next_fire_at is not None:
             wake_beats(due_in=job.next_fire_at - now)
-    return job
-
-
-def draft_job(*, tenant: Tenant, definition: object, now: datetime, kinds: Kinds | None = None) -> Job:
-    """The job that ``definition`` asks for at ``now`` (the database's), not yet written. Raises ``InvalidInput``."""
-    columns = definitions.parse(definition, tenant=tenant, now=now, kinds=kinds)
-    job_id = new_id()
-    columns["name"] = columns["name"] or f"{shown_name(columns['job_type'])}-{job_id.hex[-12:]}"
-    job = Job(
-        id=job_id,
-        tenant=tenant,
-        created_at=now,
-        updated_at=now,
-        **columns,
-    )
-    job.next_fire_at = schedules.first_instant(definitions.schedule_of(job), now=now)
     return job
 
 

@@ -17,13 +17,15 @@ from jobs.shapes.schedule import COMMON
 LATE_ALLOWANCE = timedelta(seconds=60)
 
 
-def check_fires_ahead(schedule: Schedule, *, now: datetime) -> None:
-    """Refuse a schedule with no firing at or after ``now`` (the database's), naming the field that ended it.
+def first_firing(schedule: Schedule, *, now: datetime) -> datetime:
+    """``first_instant`` of a schedule that has one at or after ``now`` (the database's). Raises ``InvalidInput``
+    otherwise, naming the field that ended it.
 
     A ``run_at`` up to ``LATE_ALLOWANCE`` ago is let through: it fires at once.
     """
-    if first_instant(schedule, now=now) is not None:
-        return
+    first = first_instant(schedule, now=now)
+    if first is not None:
+        return first
     present = instant_text(now)
     if schedule.type is ScheduleType.ONCE:
         raise InvalidInput({"run_at": f"Lies in the past (now is {present}); name a time to come."})

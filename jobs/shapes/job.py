@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJso
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.states import JobStatus
-from jobs.handlers.registry import NAME
+from jobs.handlers import registry
 from jobs.shapes.base import Shape, Shown, changes_of
 from jobs.shapes.labels import MAX_LABELS, WORD, read_labels
 from jobs.shapes.notify import Notify
@@ -18,10 +18,11 @@ from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape
 from jobs.shapes.terms import Between, Instant, Line, Text
 
 MAX_NAME = 200
+NAME = Line(MAX_NAME)
 #: What a caller may bring a job to.
 STATUSES = ("active", "paused", "cancelled")
 PRIORITIES = tuple(priority.label for priority in Priority)
-_JobType = Annotated[str, Text(63, pattern=f"^{NAME.pattern}$")]
+_JobType = Annotated[str, Text(63, pattern=f"^{registry.NAME.pattern}$")]
 #: Read once, as nothing can change it.
 _USUAL_RETRIES = Retry.read({})
 _Word = Annotated[str, Text(63, pattern=f"^{WORD}$")]
@@ -41,7 +42,7 @@ class Definition(Shape):
             "Cannot be written; leave it out.",
         ),
     }
-    name: Annotated[str, Line(MAX_NAME)] | None = Field(default=None, validate_default=True)
+    name: Annotated[str, NAME] | None = Field(default=None, validate_default=True)
     """Optional for once and immediate; unique among your jobs."""
     labels: Annotated[
         dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MAX_LABELS})
@@ -105,7 +106,7 @@ class Definition(Shape):
 class Replacement(Definition):
     """The whole of a definition; what is left out goes back to its default. The path holds the name."""
 
-    name: Annotated[str, Line(MAX_NAME)] | None = None
+    name: Annotated[str, NAME] | None = None
     """As in the path, or left out."""
 
 

@@ -81,7 +81,7 @@ class Line:
     blank: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._read)
+        return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -89,7 +89,8 @@ class Line:
         pattern = f"^({LINE[1:-1]})?$" if self.blank else LINE
         return {"type": "string", "maxLength": self.max_length, "pattern": pattern}
 
-    def _read(self, text: Any) -> str:
+    def read(self, text: Any) -> str:
+        """``text``, which is one. Raises ``InvalidInput``, under no name."""
         check_text(text, field="", max_length=self.max_length)
         if not text and not self.blank:
             raise InvalidInput({"": "Must not be empty."})

@@ -1,12 +1,12 @@
 """Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 from django.db.utils import DEFAULT_DB_ALIAS
 
 from jobs.core.instants import instant_text
@@ -133,9 +133,7 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
         if job.schedule_type == ScheduleType.IMMEDIATE and job.next_fire_at == job.created_at:
             firings.append(_only_firing(job))
             row["next_fire_at"] = None
-    texts = {
-        name: json.dumps(value, default=_json_text) for name, value in (("rows", rows), ("firings", firings))
-    }
+    texts = {name: _text_of(value) for name, value in (("rows", rows), ("firings", firings))}
     actor = present_actor()
     texts["actor"] = actor.as_text() if actor else ""
     written = {row.id for row in _SQL["insert"].prepared(**texts)}
@@ -156,11 +154,13 @@ def _only_firing(job: Job) -> dict[str, Any]:
     }
 
 
-def _json_text(value: object) -> str:
-    """A column's value that JSON has no form of, as Postgres reads it."""
-    if isinstance(value, timedelta):
-        return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+def _text_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Columns as JSON. Postgres reads instants and ids as they are written there."""
+    return orjson.dumps(rows, default=_interval_text).decode()
+
+
+def _interval_text(value: timedelta) -> str:
+    return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
 
 
 def before_creation(*, tenant_id: int, job_type: str) -> tuple[datetime, int, bool]:

@@ -23,10 +23,12 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from django.urls import get_resolver
 from gunicorn import http
 from gunicorn.http.errors import NoMoreData
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from scheduler_project.processes import collector
 from scheduler_project.web.forwarded import trusted_proxies
 from scheduler_project.web.intake import Intake
 from scheduler_project.web.room import Bounds, Room
@@ -120,6 +122,12 @@ class Worker(ThreadWorker):
         )
         self._swept_at = 0.0
         super().init_process()
+
+    def load_wsgi(self) -> None:
+        super().load_wsgi()
+        # Django loads these with the first request.
+        get_resolver().url_patterns  # noqa: B018
+        collector.spare()
 
     # Called by gthread's loop.
 

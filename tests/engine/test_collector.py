@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from scheduler_project.worker import collector
+from scheduler_project.processes import collector
 
 
 class Knot:

@@ -20,7 +20,7 @@ from jobs.models import Lease
 from jobs.store import db
 from jobs.wakeups import wake_beats
 from scheduler_project.celery import app
-from scheduler_project.worker import collector
+from scheduler_project.processes import collector
 
 LEASE = timedelta(seconds=9)
 

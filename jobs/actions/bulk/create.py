@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from jobs.actions.jobs import draft_job, name_taken, over_quota, room_for
-from jobs.actions.pull.types import Kinds, hold_type
+from jobs.actions.drafts import Drafts
+from jobs.actions.jobs import name_taken, over_quota, room_for
+from jobs.actions.pull.types import hold_type
 from jobs.core.errors import CarillonError, Conflict, InvalidInput, QuotaExceeded
 from jobs.models import Job
 from jobs.store import db
@@ -23,11 +24,12 @@ def create_jobs(
     Each is checked as ``create_job`` checks it, against those before it too. With ``all_or_nothing`` a refusal of one
     refuses all: raises ``InvalidInput`` or ``Conflict`` with paths such as ``jobs[3].name``, or ``QuotaExceeded``.
     """
-    now, kinds = database_now(), Kinds(tenant)
+    now = database_now()
+    asked = Drafts(tenant=tenant, now=now)
     outcomes: list[Outcome] = []
     for definition in definitions:
         try:
-            outcomes.append(draft_job(tenant=tenant, definition=definition, now=now, kinds=kinds))
+            outcomes.append(asked.draft(definition))
         except InvalidInput as error:
             outcomes.append(error)
     with db.atomic():

@@ -18,10 +18,10 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.crypto import salted_hmac
 from rest_framework.exceptions import APIException
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs.api.renderers import FastJSONRenderer
 from jobs.core.errors import InvalidInput
 from jobs.store import answers, db
 
@@ -155,4 +155,4 @@ def _headers(response: Response) -> dict[str, str]:
 
 
 def _rendered(data: Any) -> bytes:
-    return b"" if data is None else JSONRenderer().render(data)
+    return b"" if data is None else FastJSONRenderer().render(data)

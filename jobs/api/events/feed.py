@@ -8,11 +8,11 @@ from typing import Any
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.events.stream import stream
+from jobs.api.renderers import FastJSONRenderer
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
@@ -25,7 +25,7 @@ PLACE = re.compile(r"([0-9]{1,19})-([0-9]{1,18})", re.ASCII)
 LATEST = "latest"
 
 
-class EventStreamRenderer(JSONRenderer):
+class EventStreamRenderer(FastJSONRenderer):
     """What ``Accept: text/event-stream`` asks for. Problems are JSON all the same."""
 
     media_type = "text/event-stream"
@@ -34,7 +34,7 @@ class EventStreamRenderer(JSONRenderer):
 
 class EventsView(Endpoint):
     query_parameters = ("after", "limit")
-    renderer_classes = (JSONRenderer, EventStreamRenderer)
+    renderer_classes = (FastJSONRenderer, EventStreamRenderer)
 
     @endpoint(
         "What changed among your jobs and triggers, oldest first; with Accept: text/event-stream as server-sent events",

@@ -1,0 +1,67 @@
+"""Jobs that are not written yet: what a definition asks for, checked."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from copy import copy
+from datetime import datetime
+from typing import Any
+
+from jobs.actions import definition as definitions
+from jobs.actions.pull.types import Kinds
+from jobs.core.errors import InvalidInput
+from jobs.core.pull import shown_name
+from jobs.models import Job
+from jobs.models.fields import new_id
+from tenants.models import Tenant
+
+#: A definition with more text beside its payload is not remembered. All that fit are within every limit of bytes.
+_MAX_REMEMBERED = 10_000
+
+
+def draft_job(*, tenant: Tenant, definition: object, now: datetime, kinds: Kinds | None = None) -> Job:
+    """The job that ``definition`` asks for at ``now`` (the database's), not yet written. Raises ``InvalidInput``."""
+    columns = definitions.parse(definition, tenant=tenant, now=now, kinds=kinds)
+    job_id = new_id()
+    columns["name"] = columns["name"] or f"{shown_name(columns['job_type'])}-{job_id.hex[-12:]}"
+    return Job(id=job_id, tenant=tenant, created_at=now, updated_at=now, **columns)
+
+
+class Drafts:
+    """``draft_job`` for many definitions of one tenant at one instant.
+
+    Definitions that differ in name and payload alone, as those of a bulk mostly do, are read once.
+    """
+
+    def __init__(self, *, tenant: Tenant, now: datetime) -> None:
+        self._tenant = tenant
+        self._now = now
+        self._kinds = Kinds(tenant)
+        self._drafted: dict[str, Job] = {}
+
+    def draft(self, definition: object) -> Job:
+        """The job that ``definition`` asks for. Raises ``InvalidInput``."""
+        rest = self._rest(definition)
+        like = self._drafted.get(rest)
+        if like is not None and isinstance(definition, dict):
+            # What is wrong with it is told by whoever reads the whole of it.
+            with suppress(InvalidInput):
+                return self._alike(like, definition)
+        job = draft_job(tenant=self._tenant, definition=definition, now=self._now, kinds=self._kinds)
+        if len(rest) <= _MAX_REMEMBERED:
+            self._drafted[rest] = job
+        return job
+
+    @staticmethod
+    def _rest(definition: object) -> str:
+        """A text that is the same for definitions that differ in name and payload alone."""
+        if not isinstance(definition, dict):
+            return ""
+        return repr({name: value for name, value in definition.items() if name not in ("name", "payload")})
+
+    def _alike(self, like: Job, definition: Mapping[str, Any]) -> Job:
+        columns = definitions.own_columns(definition, tenant=self._tenant, kinds=self._kinds)
+        job = copy(like)
+        job.id = new_id()
+        for name, value in columns.items():
+            setattr(job, name, value)
+        return job
