@@ -16,6 +16,7 @@ from jobs.store import db, history
 from jobs.telemetry import Outage
 from jobs.wakeups import sender
 from jobs.wakeups.sender import TIMEOUT_SECONDS
+from stage import waiting
 from stage.waiting import wait_until
 from tenants import recent_keys
 from tests import factories
@@ -23,6 +24,7 @@ from tests import factories
 # A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+waiting.patience = 4.0
 
 
 @pytest.fixture

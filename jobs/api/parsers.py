@@ -14,7 +14,7 @@ from django.core.exceptions import RequestDataTooBig
 from rest_framework.parsers import BaseParser
 
 from jobs.core.errors import InvalidInput
-from jobs.core.json_rules import MAX_DEPTH, check_json, read_json
+from jobs.core.json_rules import MAX_DEPTH, MAX_EXPLAINED, check_json, read_json
 
 #: The name of the body itself among the fields of an error.
 BODY = "body"
@@ -51,11 +51,16 @@ class MergePatchParser(StrictJSONParser):
 
 
 def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:
-    """The error under a field's name. What the strict reader refuses has none: find it with a lenient one."""
+    """The error under a field's name. What the strict reader refuses has none: find it with a lenient one.
+
+    A long text's stays without: a caller with a thousand such texts is not to have a second of processor for each.
+    """
     if "" not in error.errors:
         return error
-    if (key := _too_deep_under(raw)) is not None:
+    if (key := _too_deep_under(raw[:MAX_EXPLAINED])) is not None:
         return error.under(key)
+    if len(raw) > MAX_EXPLAINED:
+        return error.under(BODY)
     try:
         check_json(json.loads(raw), field="")
     except InvalidInput as found:

@@ -41,16 +41,18 @@ def target_bucket(target: str) -> Bucket | None:
 class Account:
     """One bucket as this process knows it. Times are ``time.monotonic()``'s; the lock of its ``Buckets`` guards it.
 
-    ``full_at``: when the bucket is full again, without what is held. ``held``: tokens that Redis counts as taken for us
-    and that are not spent. ``unsent``: spent and not reported since ``unsent_since``; below 0: to be given back.
+    ``full_at``: when the bucket is full again, without what is held. ``held``: tokens that Redis counts as taken for
+    us. ``spent`` (since ``spent_since``) and ``returned``: what Redis has yet to be told. Held tokens that are spent
+    are returned and spent, so that the bucket fills from the moment they went and not from when they were held.
     """
 
     bucket: Bucket
     used_at: float
     full_at: float = 0.0
     held: int = 0
-    unsent: int = 0
-    unsent_since: float = 0.0
+    spent: int = 0
+    spent_since: float = 0.0
+    returned: int = 0
     asked_at: float = field(default=-math.inf)
     #: Until when a target's turns are taken: each waiting trigger is sent to wait for a turn of its own, once.
     spoken_for: float = 0.0
@@ -59,6 +61,11 @@ class Account:
         """How many tokens there are."""
         missing = max(0.0, self.full_at - now) / self.bucket.interval
         return max(0, math.floor(self.bucket.burst - missing + _EPSILON))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether Redis has yet to be told something."""
+        return bool(self.spent or self.returned)
 
     def has_plenty(self, wanted: int, now: float) -> bool:
         """Whether more than half of the burst is left after ``wanted`` tokens, as Redis said a moment ago."""
@@ -70,17 +77,18 @@ class Account:
         return max(now, self.full_at - (self.bucket.burst - 1) * self.bucket.interval)
 
     def spend(self, count: int, now: float) -> None:
-        """Take ``count`` tokens, those held first; what was not held is to be reported."""
+        """Take ``count`` tokens, those held first."""
         self.full_at = max(self.full_at, now) + count * self.bucket.interval
-        from_held = min(count, self.held)
-        self.held -= from_held
-        self._owe(count - from_held, now)
+        self.give_back(count)
+        if not self.spent:
+            self.spent_since = now
+        self.spent += count
 
-    def give_back(self, count: int, now: float) -> None:
-        """Let go of ``count`` tokens that are held."""
+    def give_back(self, count: int) -> None:
+        """Let go of ``count`` tokens, or as many as are held."""
         count = min(count, self.held)
         self.held -= count
-        self._owe(-count, now)
+        self.returned += count
 
     def follow(self, bucket: Bucket, now: float) -> None:
         """Go by another rate from now on. A raised rate never has to wait for what the old one had to."""
@@ -99,9 +107,4 @@ class Account:
     def tells_nothing(self, now: float) -> bool:
         """Whether it may be forgotten: a bucket that nobody knows counts as full, as this one is."""
         idle = self.used_at < now - 1 and max(self.full_at, self.spoken_for) <= now
-        return idle and not self.held and not self.unsent
-
-    def _owe(self, count: int, now: float) -> None:
-        if not self.unsent:
-            self.unsent_since = now
-        self.unsent += count
+        return idle and not self.held and not self.has_news

@@ -1,6 +1,6 @@
 -- Exchange accounts with the buckets of KEYS, all at one moment. A bucket's value is the time at which it is full again,
--- in seconds since 2025 by Redis' clock. Of each bucket ARGV has: seconds a token takes, burst, tokens spent (below 0: given
--- back), seconds since the first of them was, tokens to hold. Returns of each: tokens held, seconds until it is full, and 1
+-- in seconds since 2025 by Redis' clock. Of each bucket ARGV has: seconds a token takes, burst, held tokens given back, tokens
+-- spent, seconds since the first of them was, tokens to hold. Returns of each: tokens held, seconds until it is full, and 1
 -- where something else stood in its place.
 -- ARGV[1]: seconds of debt that are kept when several processes spent the same tokens.
 local time = redis.call('TIME')
@@ -8,9 +8,10 @@ local now = (time[1] - 1735660800) + time[2] / 1000000
 local debt = tonumber(ARGV[1])
 local answers = {}
 for n, key in ipairs(KEYS) do
-    local at = n * 5 - 4
+    local at = n * 6 - 5
     local interval, burst = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-    local spent, age, wanted = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    local returned, spent, age = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    local wanted = tonumber(ARGV[at + 6])
     local span = interval * burst
     local stored = redis.pcall('GET', key)
     local latest = now + span + math.min(span, debt)
@@ -26,13 +27,14 @@ for n, key in ipairs(KEYS) do
             full_at = now + span
         end
     end
+    full_at = full_at - returned * interval
     if spent > 0 then
         full_at = math.max(full_at, now - age)
     end
     full_at = math.max(math.min(full_at + spent * interval, latest), now)
     local held = math.max(0, math.min(wanted, math.floor((now + span - full_at) / interval + 0.000001)))
     full_at = full_at + held * interval
-    if odd or spent ~= 0 or held > 0 then
+    if odd or returned > 0 or spent > 0 or held > 0 then
         if full_at > now then
             redis.call('SET', key, string.format('%.6f', full_at), 'PX', math.ceil((full_at - now) * 1000) + 1000)
         else

@@ -60,15 +60,15 @@ class Line:
         self._sent_at = now
         self._full_at = account.full_at
         self._held = account.held
-        self._unsent, self._since = account.unsent, account.unsent_since
-        account.unsent = 0
+        self._spent, self._since, self._returned = account.spent, account.spent_since, account.returned
+        account.spent = account.returned = 0
 
     @property
     def values(self) -> tuple[float, ...]:
         """What the script wants to know of a bucket."""
-        age = max(0.0, self._sent_at - self._since) if self._unsent else 0.0
+        age = max(0.0, self._sent_at - self._since) if self._spent else 0.0
         wanted = sum(request.wanted[self.account] for request in self._requests)
-        return self._bucket.interval, self._bucket.burst, self._unsent, age, wanted
+        return self._bucket.interval, self._bucket.burst, self._returned, self._spent, age, wanted
 
     def settle(self, held: int, full_in: float, now: float) -> None:
         """Redis answered. Those who asked first are served first."""
@@ -80,16 +80,17 @@ class Line:
             share = min(held, request.wanted[account])
             held -= share
             if request.abandoned:
-                account.give_back(share, now)
+                account.give_back(share)
             else:
                 request.held[account] = share
 
     def take_back(self) -> None:
         """Nobody knows whether Redis heard it: what was spent is said again, so that an error is on the slow side."""
-        if self._unsent > 0:
+        if self._spent:
             account = self.account
-            account.unsent_since = min(self._since, account.unsent_since) if account.unsent else self._since
-            account.unsent += self._unsent
+            account.spent_since = min(self._since, account.spent_since) if account.spent else self._since
+            account.spent += self._spent
+            account.returned += min(self._returned, self._spent)
 
 
 class Wire:

@@ -58,7 +58,7 @@ class Buckets:
         self._began_at: float | None = None
         self._last_seconds = 0.0
         self._away_since: float | None = None
-        self._said_at = -math.inf
+        self._said_at = self._said_slow_at = -math.inf
         self._forgot_at = time.monotonic()
         self.counted_alone = self.tampered = 0
 
@@ -128,7 +128,7 @@ class Buckets:
                 self._spend(self._account(bucket), count, now)
             for bucket in held:
                 account = self._account(bucket)
-                account.give_back(account.held, now)
+                account.give_back(account.held)
                 self._note(account)
             self._notify()
 
@@ -166,7 +166,7 @@ class Buckets:
         self._note(account)
 
     def _note(self, account: Account) -> None:
-        if account.unsent:
+        if account.has_news:
             self._dirty[account] = None
 
     def _ask(self, wanted: Mapping[Account, int]) -> Request:
@@ -260,8 +260,11 @@ class Buckets:
             log.error("rate limits tampered with", buckets=some, times=self.tampered)
 
     def _tell(self, failure: Exception | None, now: float) -> None:
-        """Log the start and the end of an outage, and that it lasts."""
+        """Log the start and the end of an outage, and that it lasts; and that Redis is slow."""
         if failure is None:
+            if self._last_seconds > SLOW_SECONDS and now - self._said_slow_at >= SAY_EVERY_SECONDS:
+                self._said_slow_at = now
+                log.warning("rate limits slow", exchange_seconds=round(self._last_seconds, 3))
             if self._away_since is not None:
                 log.info("rate limits back", after_seconds=round(now - self._away_since, 1))
             self._away_since, self._said_at = None, -math.inf

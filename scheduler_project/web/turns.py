@@ -2,19 +2,22 @@
 
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys. A line is bounded, in requests and in bytes, and so are all lines together: a request beyond that is
-refused. Calls without a key are not counted: they are refused at once.
+other keys; it has more of both while nobody else calls. A line is bounded, in requests and in bytes, and so are all
+lines together: a request beyond that is refused. Calls without a key are not counted: they are refused at once.
 """
 
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
 #: The key, and whether the call may wait, as claims and event streams may: these have places of their own.
 Whose = tuple[str, bool]
+#: How long a caller counts as one of those who call.
+ABOUT_SECONDS = 1.0
 
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 _WAITS = re.compile(rb"(?:POST /api/v1/worker/claim|GET /api/v1/events)[? ]")
@@ -46,21 +49,40 @@ class Bounds:
     bytes_in_all: int = 64 * 1024 * 1024
 
 
-class Turns(Generic[R]):
-    """``of_one`` requests of a key at once, and ``waiting`` of those that may wait. For one thread alone."""
+@dataclass(frozen=True)
+class Share:
+    """Requests of a key at once: ``alone``, ``among`` other callers, and ``waiting`` of those that may wait."""
 
-    def __init__(self, *, of_one: int, waiting: int, bounds: Bounds | None = None) -> None:
-        self._most = {False: of_one, True: waiting}
+    alone: int
+    among: int
+    waiting: int
+
+
+class Turns(Generic[R]):
+    """For one thread alone. ``now`` is in seconds, by a clock that never steps back."""
+
+    def __init__(self, share: Share, bounds: Bounds | None = None) -> None:
+        self._share = share
         self._bounds = bounds or Bounds()
         self._at_work: Counter[Whose] = Counter()
         self._lines: dict[Whose, deque[tuple[R, int]]] = defaultdict(deque)
         #: What stands in the lines: of each key, and of all.
         self._bytes: Counter[Whose] = Counter()
         self._requests_in_all = self._bytes_in_all = 0
+        #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
+        self._called_at: OrderedDict[str, float] = OrderedDict()
 
-    def begin(self, request: R, of: Whose, *, held: int) -> Turn:
+    def note(self, caller: str, *, now: float) -> None:
+        """Someone calls: a key, or the empty text for all who have none."""
+        self._called_at[caller] = now
+        self._called_at.move_to_end(caller)
+        while now - next(iter(self._called_at.values())) > ABOUT_SECONDS:
+            self._called_at.popitem(last=False)
+
+    def begin(self, request: R, of: Whose, *, held: int, now: float) -> Turn:
         """Whether it may be taken up now; ``held`` are its bytes. ``LATER``: ``end`` returns it when it may."""
-        if self._at_work[of] < self._most[of[1]]:
+        self.note(of[0], now=now)
+        if self._at_work[of] < self._most(of, now):
             self._at_work[of] += 1
             return Turn.NOW
         bounds, line = self._bounds, self._lines.get(of)
@@ -72,18 +94,32 @@ class Turns(Generic[R]):
         self._count(of, 1, held)
         return Turn.LATER
 
-    def end(self, of: Whose) -> R | None:
-        """One of that key's has ended; returns the next of its line, which is taken up in its place."""
-        if line := self._lines.get(of):
+    def end(self, of: Whose, *, now: float) -> list[R]:
+        """One of that key's has ended; returns those of its line that are taken up now."""
+        self._at_work[of] -= 1
+        following = []
+        line = self._lines.get(of)
+        while line and self._at_work[of] < self._most(of, now):
             request, held = line.popleft()
             self._count(of, -1, -held)
-            if not line:
-                del self._lines[of], self._bytes[of]
-            return request
-        self._at_work[of] -= 1
+            self._at_work[of] += 1
+            following.append(request)
+        if line is not None and not line:
+            del self._lines[of], self._bytes[of]
         if not self._at_work[of]:
             del self._at_work[of]
-        return None
+        return following
+
+    def _most(self, of: Whose, now: float) -> int:
+        key, waits = of
+        if waits:
+            return self._share.waiting
+        # The last caller that is not this key is the last or the last but one.
+        last = [(caller, at) for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][
+            :1
+        ]
+        is_among_others = any(now - at <= ABOUT_SECONDS for _, at in last)
+        return self._share.among if is_among_others else self._share.alone
 
     def _count(self, of: Whose, requests: int, held: int) -> None:
         self._bytes[of] += held

@@ -33,7 +33,7 @@ from scheduler_project.web.forwarded import trusted_proxies
 from scheduler_project.web.intake import Intake
 from scheduler_project.web.room import Bounds, Room
 from scheduler_project.web.turns import Bounds as Lines
-from scheduler_project.web.turns import Turn, Turns, Whose, whose
+from scheduler_project.web.turns import Share, Turn, Turns, Whose, whose
 
 #: From the first byte, or the connection, to the end of the head; from there to the end of the body.
 HEAD_SECONDS, BODY_SECONDS = 10.0, 30.0
@@ -116,10 +116,12 @@ class Worker(ThreadWorker):
         # Room is made by sending others away: accepting never stops.
         self.worker_connections: int = 1 << 30
         self.livez_pool = ThreadPoolExecutor(max_workers=1)
+        threads = self.cfg.threads
         # A key's claims and streams have places of their own, fewer than half of the threads less what others need.
-        self.turns: Turns[Caller] = Turns(
-            of_one=max(1, self.cfg.threads // 4), waiting=max(2, self.cfg.threads // 2 - 3), bounds=lines
+        share = Share(
+            alone=max(1, threads // 4), among=max(1, threads // 16), waiting=max(2, threads // 2 - 3)
         )
+        self.turns: Turns[Caller] = Turns(share, lines)
         self._swept_at = 0.0
         super().init_process()
 
@@ -180,7 +182,7 @@ class Worker(ThreadWorker):
 
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
-        if of is not None and (following := self.turns.end(of)) is not None:
+        for following in self.turns.end(of, now=time.monotonic()) if of is not None else ():
             self._take_up(following, self.tpool)
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
@@ -243,9 +245,11 @@ class Worker(ThreadWorker):
             self._take_up(conn, self.livez_pool)
             return
         conn.whose = whose(conn.intake.head)
-        turn = Turn.NOW
-        if conn.whose is not None:
-            turn = self.turns.begin(conn, conn.whose, held=len(conn.intake))
+        turn, now = Turn.NOW, time.monotonic()
+        if conn.whose is None:
+            self.turns.note("", now=now)
+        else:
+            turn = self.turns.begin(conn, conn.whose, held=len(conn.intake), now=now)
         if turn is Turn.NOW:
             self._take_up(conn, self.tpool)
         elif turn is not Turn.LATER:

@@ -6,6 +6,7 @@ of dispatch, or one of its counts, taken out, it fails within 20 s.
 
 import os
 import random
+import re
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,7 @@ from tests.cluster.stage import Stage
 from tests.factories import make_attempt, make_job, make_tenant, make_trigger, make_triggers
 
 SECONDS = float(os.environ.get("CAPS_SECONDS") or 20)
+DISPATCHERS = 3
 #: A cap that was reached in a smaller share of the samples was not put to the test.
 REACHED = 0.05
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,17 +44,18 @@ def assert_paced(stage: Stage) -> str:
     # Reap spends a fence with each crash, charged or not, dispatch all others.
     dispatched = sum(times for _, times in rows)
     seconds = (max(moments) - min(moments)).total_seconds()
-    allowed = load.PER_SECOND * seconds + load.BURST
     burst = fullest(moments, per_second=load.PER_SECOND)
-    # While Redis does not answer each beat counts by itself, by design.
-    away = stage.log_path.read_text().count("rate limits away")
+    # While Redis is slow or away each beat counts by itself, by design (``jobs.limits``): a burst each.
+    alone = len(re.findall("rate limits (slow|away)", stage.log_path.read_text()))
+    bursts = load.BURST * (DISPATCHERS if alone else 1)
+    allowed = load.PER_SECOND * seconds + bursts
     figures = (
-        f"{dispatched} dispatched in {seconds:.1f} s of {allowed:.1f} allowed, a burst of {burst:.2f} of {load.BURST}, "
-        f"rate limits away {away} times"
+        f"{dispatched} dispatched in {seconds:.1f} s of {allowed:.1f} allowed, a burst of {burst:.2f} of {bursts}, "
+        f"rate limits slow or away {alone} times"
     )
-    # A token is held before the transaction that spends it: stamps may be closer than tokens by as long as that takes.
+    # Rounding may give a token more.
     assert dispatched < allowed + 1, figures
-    assert burst < load.BURST + 1, figures
+    assert burst < bursts + 1, figures
     assert dispatched >= allowed / 2, f"not put to the test: {figures}"
     return figures
 
@@ -60,7 +63,7 @@ def assert_paced(stage: Stage) -> str:
 @pytest.mark.cluster
 class TestCaps:
     def test_are_reached_and_never_exceeded_by_three_dispatchers_and_four_workers(self, rng):
-        with Stage(beats=3, workers=4, **load.ENVIRONMENT) as stage:
+        with Stage(beats=DISPATCHERS, workers=4, **load.ENVIRONMENT) as stage:
             url = stage.environment["DATABASE_URL"]
             load.create(stage)
             with load.fed(url), load.jostled(url), sampling(url, load.CAPS | load.OTHER_CAPS) as record:

@@ -207,7 +207,7 @@ class TestUp:
     def test_survives_a_kill_and_leaves_nothing_running_after_a_stop(self, tmp_path: Path) -> None:
         data_dir, first_log, second_log = tmp_path / "data", tmp_path / "first", tmp_path / "second"
         with self.up(data_dir, first_log) as process:
-            first = self.await_web(data_dir)
+            first = self.await_web(process, data_dir)
             assert {"web", "beat1", "beat2", "worker1", "flower"} <= first["processes"].keys()
             assert "password" in first_log.read_text()
             children = family(process.pid)
@@ -217,7 +217,7 @@ class TestUp:
             orphans = [pid for pid in children if pid not in servers and not is_server(pid)]
             wait_until(lambda: all(is_gone(pid) for pid in orphans))
         with self.up(data_dir, second_log) as process:
-            second = self.await_web(data_dir, not_by=first["up"])
+            second = self.await_web(process, data_dir, not_by=first["up"])
             assert second["servers"] == first["servers"]
             assert "Login" not in second_log.read_text()
             children = family(process.pid)
@@ -257,7 +257,9 @@ class TestUp:
             process.terminate()
             process.wait(60)
 
-    def await_web(self, data_dir: Path, not_by: int | None = None) -> dict[str, Any]:
+    def await_web(
+        self, process: "subprocess.Popen[bytes]", data_dir: Path, not_by: int | None = None
+    ) -> dict[str, Any]:
         def answer() -> dict[str, Any] | None:
             try:
                 state = json.loads((data_dir / "run" / "processes.json").read_text())
@@ -268,7 +270,10 @@ class TestUp:
             except OSError:
                 return None
 
-        state = wait_until(answer, timeout=60)
+        def is_alive() -> None:
+            assert process.poll() is None, "up has ended; see its log"
+
+        state = wait_until(answer, timeout=60, what="the web to answer", meanwhile=is_alive)
         assert state
         return state
 

@@ -11,6 +11,23 @@ from jobs.core.json_rules import check_json, check_text, loads_strict, nesting_e
 
 STORABLE = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 
+#: Objects as text: few keys, so that some repeat, with and without white space, and strings that look like keys.
+WRITTEN = st.recursive(
+    st.sampled_from(["1", '""', '"\\":"', '"a\\" :"', "[]", "{}", '"é"']),
+    lambda inner: (
+        st.lists(
+            st.tuples(
+                st.sampled_from(['"a"', '"b\\""', '"\\u0061"', '"é"']),
+                st.sampled_from([":", " :", "\n: "]),
+                inner,
+            ),
+            max_size=3,
+        ).map(lambda pairs: "{" + ",".join(map("".join, pairs)) + "}")
+        | st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]")
+    ),
+    max_leaves=8,
+)
+
 
 def nested(depth, innermost=None):
     value = innermost
@@ -196,6 +213,17 @@ class TestLoadsStrict:
             read_json(raw)
         # A number beyond all bounds is placed; what is wrong with the text has no place.
         assert again.value.errors.get("", [message]) == [message]
+
+    @given(WRITTEN)
+    def test_refuses_a_key_that_is_given_twice_however_it_is_written(self, text: str):
+        raw = text.encode()
+        repeats = []
+        json.loads(raw, object_pairs_hook=lambda pairs: repeats.append(len(dict(pairs)) < len(pairs)))
+        if any(repeats):
+            with pytest.raises(InvalidInput, match="given twice"):
+                read_json(raw)
+        else:
+            assert read_json(raw) == json.loads(raw)
 
     @given(
         st.recursive(

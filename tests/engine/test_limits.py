@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings as django_settings
 from redis import Redis
+from structlog.testing import capture_logs
 
 from chaos.stage.proxy import Proxies, Weather
 from jobs.conf import engine_settings
@@ -217,6 +218,16 @@ class TestASlowRedis:
         passed, spent = spend_all_there_is(tenant, *both, seconds=4)
         assert spent <= 20 * passed + 2 * 10
 
+    def test_is_told_of(self, link: SimpleNamespace) -> None:
+        buckets, mine = Buckets(url=link.url), new_bucket(per_second=1000)
+        buckets.take(mine)
+        link.delay(2 * shared.SLOW_SECONDS)
+        with capture_logs() as said:
+            for _ in range(3):
+                buckets.take(mine)
+                settled(buckets)
+        assert [line["event"] for line in said] == ["rate limits slow"]
+
     def test_is_waited_for_again_when_it_is_fast_again(
         self, link: SimpleNamespace, another: Buckets, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -353,6 +364,19 @@ class TestRatesOfTenants:
         ours.spend({tenant.id: 1})
         settled(buckets)
         wait_until(lambda: theirs.rooms([tenant]) == {tenant.id: 9}, timeout=2, what="what was given back")
+
+    def test_fill_from_when_they_are_spent_however_long_they_were_held(
+        self, buckets: Buckets, another: Buckets
+    ) -> None:
+        ours, theirs, tenant = Rates(buckets), Rates(another), new_tenant(per_second=10, burst=10)
+        assert ours.rooms([tenant]) == {tenant.id: 10}
+        held_at = time.monotonic()
+        # A dispatch that stalls: the stamps of what it dispatches are of its end.
+        wait_until(lambda: time.monotonic() > held_at + 1)
+        ours.spend({tenant.id: 9})
+        spent_at = time.monotonic()
+        settled(buckets)
+        assert theirs.rooms([tenant])[tenant.id] <= 1 + (time.monotonic() - spent_at) * 10
 
     def test_give_back_what_a_failed_dispatch_held(self, buckets: Buckets, another: Buckets) -> None:
         rates, tenant = Rates(buckets), new_tenant()

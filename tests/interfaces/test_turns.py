@@ -5,7 +5,7 @@ from collections import Counter, deque
 
 import pytest
 
-from scheduler_project.web.turns import Bounds, Turn, Turns, whose
+from scheduler_project.web.turns import ABOUT_SECONDS, Bounds, Share, Turn, Turns, whose
 
 ACME, BRAVO = ("a", False), ("b", False)
 NOW, LATER = Turn.NOW, Turn.LATER
@@ -14,17 +14,41 @@ WIDE = Bounds(requests_of_one=10**6, bytes_of_one=10**9, requests_in_all=10**6, 
 
 class TestTurns:
     def test_let_one_key_take_up_no_more_than_its_share_and_the_rest_in_order(self) -> None:
-        turns: Turns[int] = Turns(of_one=2, waiting=1)
-        assert [turns.begin(n, ACME, held=1) for n in range(4)] == [NOW, NOW, LATER, LATER]
-        assert turns.begin(9, BRAVO, held=1) is NOW
-        assert [turns.end(ACME) for _ in range(4)] == [2, 3, None, None]
-        assert [turns.begin(n, ACME, held=1) for n in range(3)] == [NOW, NOW, LATER]
+        turns: Turns[int] = Turns(Share(2, 2, 1))
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(4)] == [NOW, NOW, LATER, LATER]
+        assert turns.begin(9, BRAVO, held=1, now=0) is NOW
+        assert [turns.end(ACME, now=0) for _ in range(4)] == [[2], [3], [], []]
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, NOW, LATER]
+
+    def test_give_a_key_more_while_it_is_alone(self) -> None:
+        turns: Turns[int] = Turns(Share(alone=3, among=1, waiting=1))
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(5)] == [NOW] * 3 + [LATER] * 2
+        assert turns.begin(9, BRAVO, held=1, now=0.5) is NOW
+        # It falls to its share among others as its calls end, and rises again once they are gone.
+        assert [turns.end(ACME, now=0.6), turns.end(ACME, now=0.7)] == [[], []]
+        assert turns.end(ACME, now=0.8) == [3]
+        assert turns.begin(5, ACME, held=1, now=0.9) is LATER
+        assert turns.end(ACME, now=0.6 + ABOUT_SECONDS) == [4, 5]
+        assert turns.begin(6, ACME, held=1, now=0.6 + ABOUT_SECONDS) is NOW
+
+    def test_count_who_calls_without_a_key_as_another(self) -> None:
+        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+        turns.note("", now=0)
+        assert [turns.begin(n, ACME, held=1, now=ABOUT_SECONDS) for n in range(2)] == [NOW, LATER]
+        later = 1.1 * ABOUT_SECONDS
+        assert [turns.begin(n, ACME, held=1, now=later) for n in range(2, 4)] == [NOW, LATER]
+
+    def test_remember_no_caller_for_longer_than_it_counts(self) -> None:
+        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+        for n in range(1000):
+            turns.note(str(n), now=n * ABOUT_SECONDS / 10)
+        assert len(turns._called_at) <= 12
 
     def test_count_calls_that_wait_by_themselves(self) -> None:
-        turns: Turns[int] = Turns(of_one=1, waiting=2)
+        turns: Turns[int] = Turns(Share(1, 1, 2))
         claims = (ACME[0], True)
-        assert [turns.begin(n, claims, held=1) for n in range(3)] == [NOW, NOW, LATER]
-        assert turns.begin(3, ACME, held=1) is NOW
+        assert [turns.begin(n, claims, held=1, now=0) for n in range(3)] == [NOW, NOW, LATER]
+        assert turns.begin(3, ACME, held=1, now=0) is NOW
 
     @pytest.mark.parametrize(
         ("bounds", "held", "in_line"),
@@ -37,43 +61,43 @@ class TestTurns:
     def test_refuse_one_key_what_its_line_does_not_hold(
         self, bounds: Bounds, held: int, in_line: int
     ) -> None:
-        turns: Turns[int] = Turns(of_one=1, waiting=1, bounds=bounds)
-        assert turns.begin(-1, ACME, held=held) is NOW
-        assert [turns.begin(n, ACME, held=held) for n in range(in_line)] == [LATER] * in_line
-        assert turns.begin(99, ACME, held=held) is Turn.KEY_FULL
-        assert [turns.begin(n, BRAVO, held=held) for n in range(2)] == [NOW, LATER]
+        turns: Turns[int] = Turns(Share(1, 1, 1), bounds)
+        assert turns.begin(-1, ACME, held=held, now=0) is NOW
+        assert [turns.begin(n, ACME, held=held, now=0) for n in range(in_line)] == [LATER] * in_line
+        assert turns.begin(99, ACME, held=held, now=0) is Turn.KEY_FULL
+        assert [turns.begin(n, BRAVO, held=held, now=0) for n in range(2)] == [NOW, LATER]
         # What was taken up holds no place, and what was refused does not come.
-        assert turns.end(ACME) == 0
-        assert turns.begin(50, ACME, held=held) is LATER
-        assert [turns.end(ACME) for _ in range(in_line + 1)] == [*range(1, in_line), 50, None]
+        assert turns.end(ACME, now=0) == [0]
+        assert turns.begin(50, ACME, held=held, now=0) is LATER
+        ended = [turns.end(ACME, now=0) for _ in range(in_line + 1)]
+        assert ended == [*([n] for n in range(1, in_line)), [50], []]
 
     @pytest.mark.parametrize("bounds", [Bounds(requests_in_all=3), Bounds(bytes_in_all=14)])
     def test_refuse_all_keys_what_no_line_has_room_for(self, bounds: Bounds) -> None:
-        turns: Turns[int] = Turns(of_one=1, waiting=1, bounds=bounds)
+        turns: Turns[int] = Turns(Share(1, 1, 1), bounds)
         keys = [(str(n), False) for n in range(5)]
-        assert [turns.begin(n, key, held=4) for n, key in enumerate(keys)] == [NOW] * 5
-        said = [turns.begin(n, key, held=4) for n, key in enumerate(keys)]
+        assert [turns.begin(n, key, held=4, now=0) for n, key in enumerate(keys)] == [NOW] * 5
+        said = [turns.begin(n, key, held=4, now=0) for n, key in enumerate(keys)]
         assert said == [LATER] * 3 + [Turn.ALL_FULL] * 2
-        assert turns.begin(9, ("new", False), held=4) is NOW
-        assert turns.end(keys[0]) == 0
-        assert turns.begin(10, keys[4], held=4) is LATER
+        assert turns.begin(9, ("new", False), held=4, now=0) is NOW
+        assert turns.end(keys[0], now=0) == [0]
+        assert turns.begin(10, keys[4], held=4, now=0) is LATER
 
     def test_forget_nobody_and_remember_nobody_when_all_have_ended(self) -> None:
-        rng, turns = random.Random(1), Turns[int](of_one=2, waiting=1, bounds=WIDE)
+        rng, turns = random.Random(1), Turns[int](Share(2, 2, 1), WIDE)
         keys = [(str(n), n % 3 == 0) for n in range(9)]
         of = {n: rng.choice(keys) for n in range(2_000)}
         coming, at_work, done = deque(of), set(), []
         while coming or at_work:
             if coming and rng.random() < 0.6:
                 request = coming.popleft()
-                turn = turns.begin(request, of[request], held=request)
+                turn = turns.begin(request, of[request], held=request, now=0)
                 at_work |= {request} if turn is NOW else set()
                 assert turn in (NOW, LATER)
             elif at_work:
                 at_work.remove(ended := rng.choice(sorted(at_work)))
                 done.append(ended)
-                following = turns.end(of[ended])
-                at_work |= set() if following is None else {following}
+                at_work |= {*turns.end(of[ended], now=0)}
             assert all(
                 count <= (1 if key[1] else 2) for key, count in Counter(of[n] for n in at_work).items()
             )
