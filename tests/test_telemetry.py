@@ -1,14 +1,17 @@
-"""What is away fills no log."""
+"""What is away, or happens often, fills no log."""
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from jobs import telemetry
 from jobs.store import db
-from jobs.telemetry import OUTAGE_LINE_SECONDS, Outage
+from jobs.telemetry import OUTAGE_LINE_SECONDS, Outage, Sampled, outage
+from jobs.telemetry.sampling import MAX_LINES_A_SECOND
+from stage.waiting import wait_until
 
 Said = Callable[[], list[dict[str, Any]]]
 
@@ -28,7 +31,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Said:
 @pytest.fixture
 def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     now = [1000.0]
-    monkeypatch.setattr(telemetry.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outage.time, "monotonic", lambda: now[0])
 
     def advance(seconds: float) -> None:
         now[0] += seconds
@@ -66,6 +69,84 @@ class TestAnOutage:
         outage.over()
         outage.over()
         assert [line["event"] for line in said()] == ["thing away", "thing away: over"]
+
+
+class TestSampledLines:
+    @pytest.fixture
+    def sampled(self) -> Iterator[tuple[Sampled[int], list[tuple[str, int, int]]]]:
+        written: list[tuple[str, int, int]] = []
+        sampled: Sampled[int] = Sampled(lambda *line: written.append(line))
+        yield sampled, written
+        sampled.flush()
+
+    def test_are_all_written_while_they_are_few(self, sampled, pass_time) -> None:
+        sample, written = sampled
+        for number in range(30):
+            sample.note("end", number)
+            pass_time(0.101)
+        assert written == [("end", number, 1) for number in range(30)]
+
+    def test_stand_for_those_of_their_kind_that_are_left_out(self, sampled, pass_time) -> None:
+        sample, written = sampled
+        for number in range(100):
+            sample.note("rare" if number == 50 else "end", number)
+        assert written == [("end", number, 1) for number in range(10)]
+        pass_time(1)
+        sample.flush()  # as the thread does when the second is over
+        assert sorted(written[10:]) == [("end", 99, 89), ("rare", 50, 1)]
+
+    def test_that_told_of_the_last_second_count_in_the_next_one(self, sampled, pass_time) -> None:
+        sample, written = sampled
+        for second in range(5):
+            before = len(written)
+            sample.flush()  # as the thread does when the second before is over
+            for number in range(50):
+                sample.note("end", second * 50 + number)
+            assert len(written) - before == MAX_LINES_A_SECOND
+            pass_time(1)
+        sample.flush()
+        assert sum(count for *_, count in written) == 250
+
+    def test_come_without_anything_that_follows(self, sampled) -> None:
+        sample, written = sampled
+        for number in range(25):
+            sample.note("end", number)
+        wait_until(lambda: sum(count for *_, count in written) == 25, 30, what="the last line")
+
+    def test_add_up_where_threads_write_at_once(self, sampled) -> None:
+        sample, written = sampled
+        threads = [
+            threading.Thread(target=lambda: [sample.note("end", n) for n in range(1000)]) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        sample.flush()
+        assert sum(count for *_, count in written) == 4000
+
+    def test_wait_for_a_thread_that_cannot_be_had(self, sampled, pass_time, monkeypatch) -> None:
+        def refuse(_: threading.Timer) -> None:
+            raise RuntimeError("can't start new thread")
+
+        sample, written = sampled
+        monkeypatch.setattr(threading.Timer, "start", refuse)
+        for number in range(15):
+            sample.note("end", number)
+        monkeypatch.undo()
+        sample.note("end", 15)
+        wait_until(lambda: sum(count for *_, count in written) == 16, 30, what="the last line")
+
+    def test_of_a_parent_are_not_written_by_its_child(self, sampled) -> None:
+        sample, written = sampled
+        for number in range(15):
+            sample.note("end", number)
+        child = os.fork()
+        if not child:
+            sample._lock.acquire()  # as another thread of the parent may have, forever
+            sample.flush()
+            os._exit(len(written) - 10)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.django_db(transaction=True)

@@ -26,7 +26,7 @@ from jobs.handlers.outcome import Outcome
 from jobs.handlers.registry import JobType
 from jobs.handlers.shares import look_ups
 from jobs.handlers.shares.places import MAX_AT_WORK, MAX_WAITING, Places, PlaceUsage
-from jobs.telemetry import get_logger
+from jobs.telemetry import carry, get_logger
 
 log = get_logger()
 Call = tuple[JobType, Context, dict[str, Any]]
@@ -91,8 +91,7 @@ class AsyncRunner:
         post = _Post()
         batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, post.put, on_start, may_start), loop)
         batch.add_done_callback(lambda _: post.end())
-        leave_at = math.inf if leave_after is None else time.monotonic() + leave_after
-        left = False
+        leave_at, left = math.inf if leave_after is None else time.monotonic() + leave_after, False
         try:
             while (items := post.next(on_idle, idle_seconds, leave_at)) is not None:
                 for ctx, ending in items:
@@ -389,11 +388,12 @@ class _Waiting:
 
 
 async def _call(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcome:
+    carry(ctx)
+    look_ups.tenant.set(ctx.tenant)
     try:
         argument = job_type.parse(payload)
     except InvalidInput as problem:
         return outcome.invalid_payload(problem)
-    look_ups.tenant.set(ctx.tenant)
     try:
         return outcome.outcome_of_return(await job_type.handler(ctx, argument))
     except BaseException as error:  # noqa: BLE001 - nothing a handler raises may end the loop; Ctrl-C never lands here

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from jobs.engine.worker import endings
 from jobs.models import Job
 from tests.factories import HOUR, LEASE, MINUTE, SECOND, attempts, make_tenant, row, state_of
 from tests.interfaces.api.caller import Caller, faulty_fields
@@ -50,6 +51,21 @@ class TestComplete:
             "attempt_state": "succeeded",
         }
         assert (stored(work)["state"], stored(work)["result"]) == ("succeeded", {"pages": 3})
+
+    def test_is_a_line_in_the_log(
+        self, worker: Caller, work: dict[str, Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        endings._sampled.cache_clear()
+        for _ in range(2):
+            complete(worker, work, "failed", error={"message": "Canary", "code": "printer_busy"})
+        [line] = [record.msg for record in caplog.records if record.msg["event"] == "retry"]
+        assert (line["job_type"], line["outcome"], line["error"]) == (
+            stored(work)["job_type"],
+            "failed",
+            "printer_busy",
+        )
+        assert line["duration_seconds"] >= 0 <= line["lag_seconds"]
+        assert "Canary" not in str(line)
 
     def test_is_answered_alike_when_repeated(
         self, worker: Caller, work: dict[str, Any], turn: Turn, clock: Clock

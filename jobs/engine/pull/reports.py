@@ -99,7 +99,7 @@ def _finish(row: Any, outcome: Outcome) -> Completed:
     if outcome.kind == "cancelled" and not row.cancel_requested:
         raise Conflict("Nobody asked to cancel it; report succeeded or failed.", field="outcome")
     finisher = Finisher(flush_seconds=0)
-    finisher.add(row, outcome)
+    finisher.add(row, outcome, seconds=row.ran.total_seconds())
     finisher.flush()
     return Completed(row.id, row.fence, row.attempt_id, row.attempt_count, _REPORTED[outcome.kind])
 
@@ -107,7 +107,7 @@ def _finish(row: Any, outcome: Outcome) -> Completed:
 def _end_overdue(rows: Sequence[Any]) -> None:
     finisher = Finisher(flush_seconds=0)
     for row in rows:
-        finisher.add(row, _overstayed(row))
+        finisher.add(row, _overstayed(row), seconds=row.ran.total_seconds())
     finisher.flush()
 
 

@@ -30,7 +30,7 @@ from jobs.handlers.placeholders import hide
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects
 from jobs.store.execution import Claimed, ClaimToken
-from jobs.telemetry import get_logger
+from jobs.telemetry import carrying, get_logger
 
 log = get_logger()
 #: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
@@ -58,6 +58,7 @@ class Batch:
         self.rows: dict[UUID, Any] = {row.id: row for row in rows}
         held = {row.id: Held(ClaimToken(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
+        self._claimed_at = time.monotonic()
         self._patience_seconds = settings.worker_lease_seconds
         self._finisher = Finisher(
             flush_seconds=settings.finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
@@ -164,7 +165,8 @@ class Batch:
         self._allow(ctx)
         self._at_work = ctx
         ours = db.in_transaction()  # the caller's, as in tests that are rolled back; never in a worker
-        outcome = run_sync(self.job_type, ctx, payload)
+        with carrying(ctx):
+            outcome = run_sync(self.job_type, ctx, payload)
         self._at_work = None
         return left_open(outcome) if not ours and db.end_leftovers() else outcome
 
@@ -183,7 +185,8 @@ class Batch:
         self._renewer.set_deadline(self.hold.held[ctx.trigger_id], None)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
-        self._finisher.add(self.rows[ctx.trigger_id], outcome)
+        seconds = time.monotonic() - self._claimed_at
+        self._finisher.add(self.rows[ctx.trigger_id], outcome, seconds=seconds)
         self.hold.done.add(ctx.trigger_id)
 
     def _context(self, row: Any, now: datetime) -> Context:

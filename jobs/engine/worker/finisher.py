@@ -6,7 +6,6 @@ each is a CAS that may be repeated; the lease bounds how long that is worth it. 
 costs no other: each of its group is then written alone, and instead of the refused one an attempt that says so.
 """
 
-import logging
 import random
 import threading
 import time
@@ -19,6 +18,7 @@ from django.db import DataError, IntegrityError, ProgrammingError
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
 from jobs.crash_points import crash_point
+from jobs.engine.worker.endings import STALE, Ended, tell
 from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken, Finish
@@ -83,12 +83,15 @@ def _status_or_none(status: object) -> int | None:
 
 
 class _Ending(NamedTuple):
-    """An outcome that waits to be written for the claimed ``row``. ``instead``: of one that could not be."""
+    """An outcome that waits to be written. ``instead``: of one that could not be."""
 
-    row: Any
-    finish: Finish
+    ended: Ended
     pause_job: bool
     instead: bool = False
+
+    @property
+    def token(self) -> ClaimToken:
+        return self.ended.finish.token
 
 
 class Finisher:
@@ -108,9 +111,9 @@ class Finisher:
         self._since = 0.0
         self.counts: Counter[str] = Counter()
 
-    def add(self, row: Any, outcome: Outcome) -> None:
-        """Gather one outcome; it is written with the next flush."""
-        item = _Ending(row, to_finish(row, outcome), outcome.pause_job)
+    def add(self, row: Any, outcome: Outcome, *, seconds: float) -> None:
+        """Gather one outcome of the claimed ``row``, ``seconds`` after its claim; it is written with the next flush."""
+        item = _Ending(Ended(row, to_finish(row, outcome), seconds), outcome.pause_job)
         with self._lock:
             if not self._gathered:
                 self._since = time.monotonic()
@@ -138,11 +141,12 @@ class Finisher:
             if written:
                 crash_point("finish.after_commit")
             for ending, state in written:
-                self._note(ending.row, ending.finish, state)
+                self.counts[STALE if state is None else state.value] += 1
+                tell(ending.ended, state)
                 if state is TriggerState.RETRYING:
-                    wake_beats(due_in=ending.finish.delay)
+                    wake_beats(due_in=ending.ended.finish.delay)
                     crash_point("finish.after_publish")
-            if stale := [ending.finish.token for ending, state in written if state is None]:
+            if stale := [ending.token for ending, state in written if state is None]:
                 self._on_stale(stale)
 
     def _write_all(self, gathered: list[_Ending], written: list[tuple[_Ending, TriggerState | None]]) -> None:
@@ -162,52 +166,28 @@ class Finisher:
                     ]
                 raise
             else:
-                written += [(ending, states.get(ending.row.id)) for ending in group]
+                written += [(ending, states.get(ending.token.id)) for ending in group]
 
     @staticmethod
     def _write(group: Sequence[_Ending]) -> dict[Any, TriggerState]:
-        finishes = [ending.finish for ending in group]
+        finishes = [ending.ended.finish for ending in group]
         if not any(ending.pause_job for ending in group):
             return execution.finish(finishes)
         with db.atomic():  # repeated after an uncertain commit, finish would not know its triggers again
             states = execution.finish(finishes)
             execution.pause_gone(
-                [ending.row.id for ending in group if ending.pause_job and ending.row.id in states]
+                [ending.token.id for ending in group if ending.pause_job and ending.token.id in states]
             )
         return states
-
-    def _note(self, row: Any, finish: Finish, state: TriggerState | None) -> None:
-        self.counts["stale" if state is None else state.value] += 1
-        if state is TriggerState.SUCCEEDED and not log.isEnabledFor(logging.DEBUG):
-            return  # the hot path: events nobody asked for would cost as much as the write
-        ids = {
-            "tenant": row.tenant,
-            "job_id": str(row.job_id),
-            "trigger_id": str(row.id),
-            "attempt_id": str(row.attempt_id),
-            "fence": row.fence,
-        }
-        # Not the message: it holds what handlers and targets say, such as the value that ``int`` refused.
-        why = {"error": finish.error_code, "error_class": finish.error_class}
-        if state is TriggerState.SUCCEEDED:
-            log.debug("succeed", **ids)
-        elif state is TriggerState.RETRYING:
-            log.info("retry", delay_seconds=finish.delay.total_seconds(), **why, **ids)
-        elif state is TriggerState.DEAD:
-            log.warning("bury", reason=finish.reason, **why, **ids)
-        elif state is TriggerState.CANCELLED:
-            log.info("cancel", reason=finish.reason, **ids)
-        else:
-            log.warning("stale", outcome=finish.state.value, **ids)
 
 
 def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
     """What to write one by one instead of a group that was refused; of a single one, that it was."""
     if len(group) > 1:
         return group
-    [(row, finish, _, instead)] = group
+    [((row, finish, seconds), _, instead)] = group
     ids = {"trigger_id": str(row.id), "attempt_id": str(row.attempt_id), "tenant": row.tenant}
     log.error("outcome refused", error=str(error).strip().splitlines()[:1], outcome=finish.state.value, **ids)
     if instead:  # its lease runs out, and reap says what becomes of it
         return ()
-    return [_Ending(row, to_finish(row, unwritable(error)), False, instead=True)]
+    return [_Ending(Ended(row, to_finish(row, unwritable(error)), seconds), False, instead=True)]

@@ -16,6 +16,7 @@ from jobs.conf import EngineSettings, engine_settings
 from jobs.crash_points import crash_point
 from jobs.engine.worker.batch import Batch
 from jobs.engine.worker.brokerless import Brokerless
+from jobs.engine.worker.endings import tell_the_rest
 from jobs.engine.worker.leases.guard import Guard
 from jobs.engine.worker.leases.hands import Hands
 from jobs.engine.worker.leases.renewer import LeaseRenewer
@@ -125,6 +126,7 @@ class WorkerProcess:
         if self.brokerless is not None:
             self.brokerless.stop()
         self.renewer.wait_for_the_rest()
+        tell_the_rest()
 
     def _claim(
         self,

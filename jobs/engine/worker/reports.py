@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -30,4 +31,4 @@ def _note(write: Callable[[], bool]) -> None:
     except RuntimeError:
         keep()
     else:
-        _notes.submit(keep).result()
+        _notes.submit(copy_context().run, keep).result()

@@ -21,6 +21,7 @@ from typing import Protocol
 from uuid import UUID
 
 from jobs.engine.worker import draining
+from jobs.engine.worker.endings import tell_the_rest
 from jobs.engine.worker.leases.hands import Hands
 from jobs.engine.worker.leases.release import absolve, note_stopping
 from jobs.handlers.context import Flag
@@ -333,6 +334,7 @@ class LeaseRenewer:
             # Tried twice: a handler that closed every descriptor closed the connection too.
             if not any(_said(say) for _ in range(2)):
                 break
+        tell_the_rest()
         os._exit(EXIT_STATUS)
 
 

@@ -1,25 +1,20 @@
-"""Structured logs: one event per verb, with the ids that let a reader follow a firing across processes.
-
-``log = get_logger()`` then ``log.info("claim", trigger_id=…, fence=…)``: the event is the verb of DESIGN §1, everything
-else is a key. ``bound(...)`` adds keys (worker, tenant) to all events of a block. Console or JSON, by
-``CARILLON_LOG_FORMAT``. Lines of other libraries pass through the same formatter. An ``Outage`` tells of what is away.
-"""
+"""How a log line is made: its logger, its keys, its format. Lines of other libraries go through the same formatter."""
 
 import logging
 import logging.config
-import time
 from typing import Any, cast
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-bound = structlog.contextvars.bound_contextvars
+from jobs.telemetry.context import add_context
+
+NAME = "carillon"
 FORMATS = ("console", "json")
-#: How often an outage that lasts is told of.
-OUTAGE_LINE_SECONDS = 10.0
 _MAX_REFUSAL_LENGTH = 300
 
 _SHARED: list[Any] = [
+    add_context,
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
@@ -28,12 +23,9 @@ _SHARED: list[Any] = [
 ]
 
 
-def get_logger(name: str = "carillon") -> structlog.stdlib.BoundLogger:
+def get_logger(name: str = NAME) -> structlog.stdlib.BoundLogger:
     """A logger whose calls are ``(event, **keys)``."""
     return cast(structlog.stdlib.BoundLogger, structlog.stdlib.get_logger(name))
-
-
-_log = get_logger()
 
 
 def logging_config(
@@ -46,7 +38,7 @@ def logging_config(
     error or to ``log_file``, which may be moved away at any time and is then begun again.
     """
     levels = {
-        "carillon": level,
+        NAME: level,
         "celery": "WARNING",
         "celery.worker": "WARNING",
         "celery.apps.worker": "INFO",
@@ -117,44 +109,3 @@ def _refusal_in_one_line(_: Any, __: str, event: Any) -> Any:
         event.pop("exc_info", None)
         event["event"] = event["event"][:_MAX_REFUSAL_LENGTH]
     return event
-
-
-class Outage:
-    """Says that something is away: a line at its start, every ``OUTAGE_LINE_SECONDS`` one with a count, one at its end.
-    ``keys`` are in each of them.
-
-    One per process and thing, whatever fails because of it. An outage that begins soon after a line is told with the
-    next one, so a thing that comes and goes cannot fill the log either. Without a lock: a child that was forked while
-    another thread held one would never log again; two threads at once may at worst write a line twice.
-    """
-
-    def __init__(self, event: str, **keys: Any) -> None:
-        self._event, self._keys = event, keys
-        self._since: float | None = None
-        self._line_at = -OUTAGE_LINE_SECONDS
-        self._told = False
-        self._failures = 0
-
-    def failed(self, error: BaseException, **keys: Any) -> None:
-        """One more try failed."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since, self._failures, self._told = now, 0, False
-        self._failures += 1
-        if now - self._line_at < OUTAGE_LINE_SECONDS:
-            return
-        again = {"failures": self._failures, "seconds": round(now - self._since)} if self._told else {}
-        self._line_at, self._told = now, True
-        text = str(error).strip().splitlines()[:1]
-        _log.warning(
-            self._event, error=text[0] if text else type(error).__name__, **self._keys, **again, **keys
-        )
-
-    def over(self) -> None:
-        """It answered. Costs nothing while it was not away."""
-        if self._since is None:
-            return
-        since, self._since = self._since, None
-        if self._told:
-            seconds = round(time.monotonic() - since, 1)
-            _log.warning(f"{self._event}: over", failures=self._failures, seconds=seconds, **self._keys)
