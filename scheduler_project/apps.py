@@ -15,9 +15,11 @@ class SchedulerProjectConfig(AppConfig):
     def ready(self) -> None:
         from scheduler_project.sessions import bound_waits
         from scheduler_project.web.logins import follow_logins
+        from scheduler_project.web.requests import forget_ended_requests
 
         bound_waits()
         follow_logins()
+        forget_ended_requests()
 
 
 @register(Tags.security, deploy=True)

@@ -39,6 +39,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "scheduler_project.web.requests.name_requests",
     "scheduler_project.web.forwarded.believe_proxies",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",

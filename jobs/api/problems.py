@@ -33,7 +33,7 @@ from jobs.core.errors import (
 )
 from jobs.engine.pull import StaleFence
 from jobs.store import db
-from jobs.telemetry import get_logger
+from jobs.telemetry import current_request_id, get_logger
 
 log = get_logger()
 MEDIA_TYPE = "application/problem+json"
@@ -43,7 +43,13 @@ CROWDED_SECONDS = 2
 
 
 def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
-    """One problem document. ``kind`` names it within our URN; the HTTP phrase by default."""
+    """The problem document of the call at hand. ``kind`` names it within our URN; the HTTP phrase by default."""
+    request_id = current_request_id()
+    told = {"request_id": request_id} if request_id else {}
+    return _document(status, detail, instance=instance, kind=kind, **told, **members)
+
+
+def _document(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
     title = HTTPStatus(status).phrase
     return {
         "type": f"urn:carillon:problem:{kind or title.lower().replace(' ', '-')}",
@@ -74,7 +80,7 @@ def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
         raise error
     status, detail, members = answer
     members.pop("headers", None)
-    return problem(status, detail, instance=instance, **members)
+    return _document(status, detail, instance=instance, **members)
 
 
 def shorten(problems: Iterable[dict[str, Any]]) -> None:

@@ -189,15 +189,27 @@ class _Translation:
         return self._parts[part]["title"].removesuffix("Shape") + ("Request" if self._of_request else "")
 
 
+#: In every answer (``scheduler_project.web.requests``).
+_REQUEST_ID = {
+    "description": "The name of this call in the server's log: the `X-Request-ID` that you sent, if it has 1 to 128 "
+    "letters, digits and `._:/+=@-`, and otherwise a new one.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=@-]{1,128}$"},
+    "required": True,
+}
+
+
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """What drf-spectacular cannot be told of a single call; runs over the whole description."""
     components = result["components"]["schemas"]
+    result["components"]["headers"] = {"RequestId": _REQUEST_ID}
     for path, operations in result["paths"].items():
         for operation in operations.values():
             operation["tags"] = [_noun(path)]
     for operation in (found for path in result["paths"].values() for found in path.values()):
         if any(parameter["name"] == "fields" for parameter in operation.get("parameters", ())):
             _allow_some_fields(operation, components)
+        for answer in operation["responses"].values():
+            answer.setdefault("headers", {})["X-Request-ID"] = {"$ref": "#/components/headers/RequestId"}
         for media in operation.get("requestBody", {}).get("content", {}).values():
             if {"oneOf", "anyOf"} & components[_name(media["schema"])].keys():
                 operation["requestBody"]["required"] = True

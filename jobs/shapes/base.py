@@ -102,6 +102,9 @@ class Problem(Shown):
     status: int
     detail: str
     instance: str
+    request_id: str = LEFT_OUT
+    """Of the call, as in `X-Request-ID` and in the server's log. One of many items has none of its own, and an answer
+    that is repeated for its `Idempotency-Key` that of the first call."""
     errors: list[Fault] = LEFT_OUT
     quota: str = LEFT_OUT
     """Of a quota that is reached: its name."""

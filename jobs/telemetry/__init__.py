@@ -2,11 +2,12 @@
 
 ``log = get_logger()`` then ``log.info("claim", trigger_id=…, fence=…)``: the event is the verb of DESIGN §1, everything
 else is a key. ``bound(...)`` adds keys (worker, tenant) to all events of a block; while a handler runs, every line of
-its thread or task carries the ids of its attempt (``carrying``, ``carry``). Console or JSON, by
+its thread or task carries the ids of its attempt (``carrying``, ``carry``), and every line of a
+request its id (``carry_request``). Console or JSON, by
 ``CARILLON_LOG_FORMAT``. An ``Outage`` tells of what is away, ``Sampled`` of what happens too often for a line each.
 """
 
-from jobs.telemetry.context import bound, carry, carrying
+from jobs.telemetry.context import bound, carry, carry_request, carrying, current_request_id
 from jobs.telemetry.lines import FORMATS, NAME, formatter, get_logger, logging_config, shape_of
 from jobs.telemetry.outage import OUTAGE_LINE_SECONDS, Outage
 from jobs.telemetry.sampling import Sampled
@@ -19,7 +20,9 @@ __all__ = (
     "Sampled",
     "bound",
     "carry",
+    "carry_request",
     "carrying",
+    "current_request_id",
     "formatter",
     "get_logger",
     "logging_config",

@@ -1,4 +1,4 @@
-"""What every line of a piece of work carries, whoever writes it: the ids of the attempt that is executed.
+"""What every line of a piece of work carries, whoever writes it: the ids of the attempt, or of the request.
 
 The ids stand in a context variable, so concurrent attempts do not see each other's: a thread has a context of its own,
 and so has a task of an event loop. Setting it costs a fraction of a microsecond; text is made of it only when a line is
@@ -29,9 +29,22 @@ class AttemptIds(Protocol):
 _attempt: ContextVar[AttemptIds | None] = ContextVar("carillon_attempt", default=None)
 
 
+_request_id: ContextVar[str] = ContextVar("carillon_request", default="")
+
+
 def carry(attempt: AttemptIds) -> None:
     """From here on, to the end of the current task, every line of it carries the ids of ``attempt``."""
     _attempt.set(attempt)
+
+
+def carry_request(request_id: str) -> None:
+    """From here on every line of this thread names the request; with an empty one, none."""
+    _request_id.set(request_id)
+
+
+def current_request_id() -> str:
+    """Of the request that this thread serves; empty where it serves none."""
+    return _request_id.get()
 
 
 class carrying:
@@ -73,6 +86,8 @@ def add_context(_: Any, __: str, event: Any) -> Any:
         event.setdefault("attempt_id", str(attempt.attempt_id))
         event.setdefault("attempt", attempt.attempt_number)
         event.setdefault("fence", attempt.fence)
+    if request_id := _request_id.get():
+        event.setdefault("request_id", request_id)
     return event
 
 

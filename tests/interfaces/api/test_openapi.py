@@ -1,5 +1,6 @@
 """The description of the API: complete, valid, true of what is answered, and readable without the internet."""
 
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,17 @@ class TestSchema:
                     )
                 of_one_object = "{" in path or path.endswith("/worker/complete")
                 assert ("404" in operation["responses"]) == of_one_object, path
+
+    def test_names_the_request_in_every_answer(self, schema: dict[str, Any], owner: Caller) -> None:
+        assert "request_id" in schema["components"]["schemas"]["Problem"]["properties"]
+        header = schema["components"]["headers"]["RequestId"]
+        for path, operations in schema["paths"].items():
+            for method, operation in operations.items():
+                for status, answer in operation["responses"].items():
+                    told = answer["headers"]["X-Request-ID"]
+                    assert told == {"$ref": "#/components/headers/RequestId"}, (path, method, status)
+        given = owner.get("/jobs", **{"X-Request-ID": "unsound, for its blanks"})["X-Request-ID"]
+        assert re.search(header["schema"]["pattern"], given)
 
     def test_shows_by_examples_that_are_accepted_what_a_write_of_jobs_looks_like(
         self, schema: dict[str, Any], owner: Caller

@@ -1,0 +1,47 @@
+"""A name for each request: in its answer's ``X-Request-ID``, in problem documents, and in every line it leads to.
+
+A caller, or a proxy, may name it. What is too long for a log line, or could break one, gives way to a name of ours.
+"""
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.core.signals import request_finished
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from jobs.telemetry import carry_request
+
+HEADER = "X-Request-ID"
+_SOUND = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+def name_requests(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """The outermost middleware, so that no answer is without the header.
+
+    The name is carried beyond it: Django logs an answer that says of an error, and a stream is written, after the
+    middleware has returned. ``forget_ended_requests`` ends it; a thread's next request replaces it in any case.
+    """
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        given = request.headers.get(HEADER, "")
+        request_id = given if _SOUND.fullmatch(given) else uuid.uuid4().hex
+        carry_request(request_id)
+        response = get_response(request)
+        response.headers[HEADER] = request_id
+        return response
+
+    return middleware
+
+
+def forget_ended_requests() -> None:
+    """From now on a thread's lines between two requests name none. May be repeated."""
+    request_finished.connect(_forget, dispatch_uid="carillon-request-id")
+
+
+def _forget(**_: Any) -> None:
+    carry_request("")
