@@ -153,6 +153,8 @@ class FiringCursorPagination(IdCursorPagination):
     """
 
     orderings = {"-scheduled_for": "-scheduled_for"}
+    #: Of the page, in OpenAPI.
+    component_name = "PaginatedJobTriggerList"
 
     @property
     def stretch(self) -> tuple[datetime | None, datetime | None]:

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.cache import get_conditional_response
 from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from drf_spectacular.views import SpectacularAPIView
@@ -113,6 +114,15 @@ class Many(ListSerializer[Any]):
 
     def __init__(self, shape: type[BaseModel]) -> None:
         self.child: Any = shape
+
+
+class EndpointSchema(AutoSchema):
+    """Calls as drf-spectacular describes them, but for pages that hold more than rows: those have a name of their own,
+    or the first that is described would speak for all pages of its rows."""
+
+    def get_paginated_name(self, serializer_name: str) -> str:
+        own = getattr(getattr(self.view, "pagination_class", None), "component_name", None)
+        return own or str(super().get_paginated_name(serializer_name))
 
 
 class ShapeScheme(PydanticExtension):

@@ -5,7 +5,7 @@ from django.urls import path
 from jobs.api import pull
 from jobs.api.events import EventsView, TenantNotifyView, TrailView
 from jobs.api.vault import views as vault
-from jobs.api.views import backfills, bulk, explain, jobs, service, triggers
+from jobs.api.views import backfills, bulk, explain, jobs, outcomes, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -24,6 +24,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/executions", jobs.JobExecutionsView.as_view(), name="job-executions"),
     path("jobs/<uuid:job_id>/preview", service.JobPreviewView.as_view(), name="job-preview"),
     path("jobs/<uuid:job_id>/explain", explain.JobExplainView.as_view(), name="job-explain"),
+    path("jobs/<uuid:job_id>/stats", outcomes.JobStatsView.as_view(), name="job-stats"),
     path("schedules/preview", service.SchedulePreviewView.as_view(), name="schedule-preview"),
     path("triggers", triggers.TriggersView.as_view(), name="triggers"),
     path("triggers/<uuid:trigger_id>", triggers.TriggerView.as_view(), name="trigger"),

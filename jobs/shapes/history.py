@@ -1,4 +1,5 @@
-"""Firings and what became of them: triggers, attempts, skipped ranges, backfills; events, and who changed what."""
+"""Firings and what became of them: triggers, attempts, skipped ranges, backfills; how those of a job went; events, and
+who changed what."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -10,7 +11,10 @@ from jobs.core.policies import Priority
 from jobs.core.states import SKIP_REASONS, AttemptState, TriggerState
 from jobs.models import Change, Origin
 from jobs.shapes.base import Shown
-from jobs.shapes.terms import Seconds, ShownType
+from jobs.shapes.explain import Waits
+from jobs.shapes.job import JobShape
+from jobs.shapes.terms import Instant, Number, Seconds, ShownType
+from jobs.store.insight.outcomes import MAX_ATTEMPTS, MAX_FAILURES, WINDOWS
 from jobs.store.trail import ActorKind
 
 
@@ -103,6 +107,77 @@ class BackfillShape(Shown):
     created_at: datetime
     finished_at: datetime | None
     """When the last had its trigger, or an edit or cancel ended it early."""
+
+
+class OneJob(JobShape):
+    """A job by itself, with what takes a look at its history."""
+
+    last_fired_at: Instant | None = Field(...)
+    """When its latest attempt started; null before the first, and when history no longer has it."""
+    last_state: TriggerState | None = Field(...)
+    """What has become of the firing of that attempt so far."""
+    last_error_code: str | None = Field(...)
+    """Of its latest attempt that has ended; null if that succeeded."""
+    consecutive_failures: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MAX_FAILURES,
+            description=f"Firings in a row that died since one succeeded, in the order in which they ran, among its "
+            f"latest {MAX_ATTEMPTS:,} attempts. {MAX_FAILURES} means {MAX_FAILURES} or more.",
+        ),
+    ]
+
+
+#: The fields of ``OneJob`` that a list does not have.
+OF_HISTORY = OneJob.model_fields.keys() - JobShape.model_fields.keys()
+
+
+class Spread(Waits):
+    """Percentiles in seconds, right within five per cent."""
+
+    sample_size: int
+    """How many firings they are of."""
+
+
+class _Figures(Shown):
+    succeeded: int
+    dead: int
+    skipped: int
+    """Those of ranges are taken as even over the range's time."""
+    cancelled: int
+    unfinished: int
+    success_rate: Number | None
+    """Succeeded of those that succeeded or are dead, 0 to 1; null without any."""
+    start_lag_seconds: Spread | None
+    """From falling due to the start, of firings that were tried once."""
+    duration_seconds: Spread | None
+    """From the start to the end, of firings that were tried once."""
+    complete: bool
+    """False: there were more firings than are looked at. Counts are then those of a sample, spread over the time, and
+    lower than what there was; the rate and the percentiles are the sample's."""
+
+
+class JobStatsTotal(_Figures):
+    pass
+
+
+class JobStatsBucket(_Figures):
+    at: datetime
+    """Where it begins; it ends where the next begins, the last at until."""
+
+
+class JobStats(Shown):
+    job_id: UUID
+    window: Literal[tuple(WINDOWS)]  # type: ignore[valid-type]
+    since: datetime
+    """Where the bucket begins in which the window does, by UTC."""
+    until: datetime
+    """Now. Firings are counted at the time they are scheduled for."""
+    bucket_seconds: int
+    total: JobStatsTotal
+    buckets: list[JobStatsBucket]
+    """The oldest first, empty ones too."""
 
 
 class ReplayCount(Shown):

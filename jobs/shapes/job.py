@@ -41,6 +41,10 @@ class Definition(Shape):
             ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"),
             "Cannot be written; leave it out.",
         ),
+        **dict.fromkeys(
+            ("last_fired_at", "last_state", "last_error_code", "consecutive_failures"),
+            "Cannot be written; leave it out.",
+        ),
     }
     name: Annotated[str, NAME] | None = Field(default=None, validate_default=True)
     """Optional for once and immediate; unique among your jobs."""

@@ -454,6 +454,18 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "operations.postpone": lambda s: {"id": one(s.ids)},
     "operations.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
     "operations.purge": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "outcomes.latest": lambda s: {"job_id": one(s.job_ids), "attempts": 1000, "most": 100},
+    "outcomes.statistics": lambda s: {
+        "job_id": one(s.job_ids),
+        "since": s.now - HOUR,
+        "until": s.now,
+        "slice": timedelta(minutes=5),
+        "slices": 12,
+        "slices_a_bucket": 12,
+        "limit": 301,
+        "smallest": 0.001,
+        "ratio": 1.1,
+    },
     "reap.expired_leases": lambda s: {"limit": 500},
     "reap.in_hand": lambda s: {"ids": s.ids, "fences": s.some(1)},
     "reap.absolve": lambda s: {"ids": s.ids, "fences": s.some(1)},
@@ -712,3 +724,28 @@ class TestPlans:
             model.objects.all().delete()
         fill(MIXED)
         assert offenders() == {}
+
+
+class TestTheLatestOfAJob:
+    """What every read of a job asks of its history, however long that is."""
+
+    @pytest.mark.parametrize(("newest", "most"), [("succeeded", 10), ("failed", 3_000)])
+    def test_is_found_at_the_end_of_its_attempts(self, newest: str, most: int) -> None:
+        trigger = factories.make_trigger(factories.make_job(), "dead")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO jobs_attempt "
+                "    (id, trigger_id, job_id, tenant_id, number, fence, worker, state, started_at) "
+                "SELECT lpad(to_hex(n), 32, '0')::uuid, %s, %s, %s, n, 1, '', %s, now() "
+                "FROM generate_series(1, 5000) n",
+                [trigger.id, trigger.job_id, trigger.tenant_id, newest],
+            )
+            query, named = db.all_queries()["outcomes.latest"], {"attempts": 1000, "most": 100}
+            cursor.execute(
+                f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query.sql}", named | {"job_id": trigger.job_id}
+            )
+            plan = cursor.fetchone()[0][0]["Plan"]
+        read = sum(
+            node["Actual Rows"] * node["Actual Loops"] for node in nodes(plan) if "Relation Name" in node
+        )
+        assert 0 < read <= most

@@ -14,6 +14,8 @@ FIRINGS_A_TOKEN = 20
 BYTES_A_TOKEN = 16_384
 #: One verb for all that match, or the firings of a stretch: work for as long as it takes, or a look at 100,000 rows.
 AT_LARGE = 50
+#: Statistics of a job look at as many firings, and reckon with each: up to a fifth of a second of the database's time.
+STATISTICS = 100
 
 
 class Cost(NamedTuple):
@@ -39,6 +41,8 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
             return Cost(AT_LARGE)
         case "POST", "schedule-preview":
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)
+        case "GET", "job-stats":
+            return Cost(STATISTICS)
         case "GET", "job-preview":
             return Cost(1 + _number(query.get("count")) // FIRINGS_A_TOKEN)
     return Cost(1)

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from jobs.api.calls import idempotency, rates
 from jobs.api.filters import ListFilter, refuse_empty
+from jobs.api.schema import EndpointSchema
 from jobs.core.errors import InvalidInput, unknown
 from jobs.shapes.base import Shown
 from jobs.store.trail import Actor, ActorKind, identify
@@ -44,6 +45,7 @@ class Endpoint(GenericAPIView[Any]):
     sift: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
     pagination_class: Any = None
     throttle_classes = (rates.KeyRate,)
+    schema = EndpointSchema()
 
     @property
     def tenant(self) -> Tenant:

@@ -25,11 +25,13 @@ from jobs.api.parsers import MergePatchParser, StrictJSONParser
 from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
+from jobs.core.instants import instant_text
 from jobs.models import Attempt, Job, SkippedRange, Trigger
-from jobs.shapes.history import AttemptShape, SkippedRangeShape, TriggerShape
+from jobs.shapes.history import OF_HISTORY, AttemptShape, OneJob, SkippedRangeShape, TriggerShape
 from jobs.shapes.job import Changes, Definition, JobShape, Replacement, Run, Status
 from jobs.shapes.terms import LINE
 from jobs.store import db
+from jobs.store.insight import outcomes
 from tenants.clock import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
@@ -40,14 +42,24 @@ _MAX_RANGES = 200
 _COMPUTED: dict[str, Callable[..., Any]] = {"next_fire_at": next_firing, "clock_change": clock_change}
 
 
-def answer(job: Job, status: int = 200, wanted: Container[str] | None = None) -> Response:
-    """A job, or the ``wanted`` fields of it, with its version as the ETag."""
+def answer(job: Job, status: int = 200, wanted: frozenset[str] | None = None) -> Response:
+    """A job, or the ``wanted`` fields of it, with how its latest firings went, and its version as the ETag."""
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = reverse("job", args=[job.id])
     # What was created is shown as of its creation, a moment ago.
     now = job.created_at if status == 201 else database_now()
-    return Response(_shown(job, now=now, wanted=wanted), status=status, headers=headers)
+    shown = _shown(job, now=now, wanted=wanted)
+    if wanted is None or wanted & OF_HISTORY:
+        latest = outcomes.latest(job.id) if status != 201 else None
+        history = {
+            "last_fired_at": instant_text(latest and latest.fired_at),
+            "last_state": latest and latest.state,
+            "last_error_code": latest and latest.error_code,
+            "consecutive_failures": latest.failures if latest else 0,
+        }
+        shown |= {name: told for name, told in history.items() if wanted is None or name in wanted}
+    return Response(shown, status=status, headers=headers)
 
 
 def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
@@ -90,7 +102,7 @@ class JobsView(Endpoint):
     @endpoint(
         "Create a job",
         request=Definition,
-        responses={201: JobShape},
+        responses={201: OneJob},
         parameters=[ETAG],
         examples=examples.CREATE,
         operation_id="jobs_create",
@@ -103,14 +115,14 @@ class JobsView(Endpoint):
 
 
 class JobView(Endpoint):
-    shows = JobShape
+    shows = OneJob
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser, MergePatchParser)
 
     @endpoint(
         "Read a job",
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404,),
-        parameters=[ETAG, fields_of(JobShape)],
+        parameters=[ETAG, fields_of(OneJob)],
         operation_id="jobs_read",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
@@ -119,7 +131,7 @@ class JobView(Endpoint):
     @endpoint(
         "Edit a job (JSON merge patch); makes a new version",
         request=Changes,
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
         examples=examples.PATCH,
@@ -149,13 +161,13 @@ class JobView(Endpoint):
 class JobByNameView(Endpoint):
     """For those who keep definitions in files: they know a job by its name, and send the whole of it."""
 
-    shows = JobShape
+    shows = OneJob
 
     @endpoint(
         "Read the job of that name",
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404,),
-        parameters=[_NAME, ETAG, fields_of(JobShape)],
+        parameters=[_NAME, ETAG, fields_of(OneJob)],
         operation_id="jobs_read_by_name",
     )
     def get(self, request: Request, name: str) -> Response:
@@ -164,7 +176,7 @@ class JobByNameView(Endpoint):
     @endpoint(
         "Create the job of that name, or replace its whole definition; the same again changes nothing",
         request=Replacement,
-        responses={200: JobShape, 201: JobShape},
+        responses={200: OneJob, 201: OneJob},
         problems=(404, 412, 428),
         parameters=[_NAME, ETAG, IF_MATCH, IF_NONE_MATCH, _DRY_RUN],
         examples=examples.PUT,
@@ -213,7 +225,7 @@ class PauseView(_JobActionView):
 
     @endpoint(
         "Start nothing more of a job until it is resumed",
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_pause",
@@ -227,7 +239,7 @@ class ResumeView(_JobActionView):
 
     @endpoint(
         "Let a paused job go on from now",
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_resume",
@@ -241,7 +253,7 @@ class CancelView(_JobActionView):
 
     @endpoint(
         "End a job for good",
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
         operation_id="jobs_cancel",
@@ -254,7 +266,7 @@ class StatusView(Endpoint):
     @endpoint(
         "Pause, resume or cancel a job by naming its status",
         request=Status,
-        responses={200: JobShape},
+        responses={200: OneJob},
         problems=(404, 412, 428),
         parameters=[ETAG, IF_MATCH],
         examples=examples.STATUS,

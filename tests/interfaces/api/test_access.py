@@ -48,6 +48,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "jobs/<uuid:job_id>/executions"): (None, 200),
     ("GET", "jobs/<uuid:job_id>/preview"): (None, 200),
     ("GET", "jobs/<uuid:job_id>/explain"): (None, 200),
+    ("GET", "jobs/<uuid:job_id>/stats"): (None, 200),
     ("POST", "schedules/preview"): ({"schedule": {"type": "cron", "cron": "@daily"}}, 200),
     ("GET", "triggers"): (None, 200),
     ("GET", "triggers/<uuid:trigger_id>"): (None, 200),

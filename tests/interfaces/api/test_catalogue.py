@@ -18,6 +18,7 @@ CALLS: list[tuple[int, str, str, Any, str, str]] = [
     (1, "GET", f"/jobs?name={_NUL}", None, "name", "ull characters"),
     (1, "GET", f"/jobs?labels=a={_NUL}", None, "labels", "letters, digits"),
     (1, "GET", f"/triggers?job_type=a{_NUL}", None, "job_type", "ull characters"),
+    (1, "GET", f"/jobs/{{job}}/stats?window={_NUL}", None, "window", "one of 24h, 7d, 90d"),
     (1, "PUT", "/secrets/token", {"value": "12345678\0"}, "value", "remove it"),
     (1, "PUT", "/job-types/count", {"description": "\0"}, "description", "remove it"),
     (1, "POST", "/operations", {"verb": "pause", "filter": {"name": "\0"}}, "filter.name", "remove it"),
@@ -39,6 +40,7 @@ CALLS: list[tuple[int, str, str, Any, str, str]] = [
     (5, "GET", f"/events?limit={_MANY}", None, "limit", "from 1 to 1000"),
     (5, "GET", f"/events?after={_MANY}-1", None, "after", "such as 7512-42"),
     (5, "GET", "/jobs/{job}/preview?count=" + _MANY, None, "count", "from 1 to 1000"),
+    (5, "GET", "/jobs/{job}/stats?window=" + _MANY, None, "window", "one of 24h, 7d, 90d"),
     (5, "POST", "/worker/heartbeat", {"triggers": [{"fence": 2**31}]}, "triggers[0].fence", "2,147,483,647"),
     (6, "GET", f"/triggers?scheduled_for_before={LATE}", None, "scheduled_for_before", YEARS),
     (6, "POST", "/schedules/preview", {"schedule": EVERY, "after": LATE}, "after", YEARS),
@@ -59,6 +61,7 @@ CALLS: list[tuple[int, str, str, Any, str, str]] = [
     (11, "GET", "/jobs?page_size=%C2%B2", None, "page_size", "whole number"),
     (11, "GET", "/jobs/{job}/preview?count=%EF%BC%91", None, "count", "whole number"),
     (11, "GET", "/events?limit=1_0", None, "limit", "whole number"),
+    (11, "GET", "/jobs/{job}/stats?window=%EF%BC%92%EF%BC%94h", None, "window", "one of 24h, 7d, 90d"),
     (17, "POST", "/jobs", b'{"name": "a", "name": "b"}', "body", "given twice"),
     (17, "POST", "/jobs", b'{"name": "a", "payload": {"b": 1, "b": 2}}', "body", "given twice"),
 ]  # fmt: skip

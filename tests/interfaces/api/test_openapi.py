@@ -91,13 +91,21 @@ class TestSchema:
     def test_knows_every_field_that_is_answered(self, schema: dict[str, Any], owner: Caller) -> None:
         trigger = make_trigger(make_job(owner.tenant), "dead")
         make_attempt(trigger)
+        stats = owner.get(f"/jobs/{trigger.job_id}/stats").json()
         created = owner.post("/jobs", noop_job()).json()
         answers = {
-            "Job": created,
+            "Job": owner.get("/jobs").json()["results"][0],
             "IntervalSchedule": created["schedule"],
             "Trigger": owner.get("/triggers").json()["results"][0],
             "OneTrigger": owner.get(f"/triggers/{trigger.id}").json(),
             "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],
+            "OneJob": created,
+            "JobStats": stats,
+            "JobStatsTotal": stats["total"],
+            "JobStatsBucket": stats["buckets"][0],
+            "Spread": stats["total"]["duration_seconds"],
+            "PaginatedTriggerList": owner.get("/triggers").json(),
+            "PaginatedJobTriggerList": owner.get(f"/jobs/{trigger.job_id}/triggers").json(),
             "Tenant": owner.get("/tenant").json(),
             "TriggerExplanation": owner.get(f"/triggers/{make_trigger(trigger.job).id}/explain").json(),
             "JobExplanation": owner.get(f"/jobs/{trigger.job_id}/explain").json(),
@@ -108,6 +116,14 @@ class TestSchema:
             described = schema["components"]["schemas"][name]
             assert answer.keys() <= described["properties"].keys(), name
             assert answer.keys() >= set(described.get("required", ())), name
+
+    def test_names_what_each_page_of_triggers_is_answered_as(self, schema: dict[str, Any]) -> None:
+        """Both are pages of triggers; one tells of ranges of skipped firings besides."""
+        names = {}
+        for path in ("/api/v1/triggers", "/api/v1/jobs/{job_id}/triggers"):
+            [media] = schema["paths"][path]["get"]["responses"]["200"]["content"].values()
+            names[path] = media["schema"]["$ref"].rpartition("/")[2]
+        assert list(names.values()) == ["PaginatedTriggerList", "PaginatedJobTriggerList"]
 
 
 class TestPages:
