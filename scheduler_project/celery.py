@@ -77,6 +77,8 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     db.keep_plans()
     pool = _supported_pool(sender)
     _guard(pool)
+    if pool != "prefork":
+        _write_activity()
     if engine_settings().brokerless_fallback:
         _prepare_to_go_without_broker(sender, pool)
     collector.spare()
@@ -120,6 +122,13 @@ def _prepare_to_go_without_broker(worker: Any, pool: str) -> None:
         THIS.look_for_messages()
 
 
+def _write_activity() -> None:
+    """What the process counts is written by a thread of its own."""
+    from jobs.engine.activity import WRITER
+
+    WRITER.start()
+
+
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
@@ -129,6 +138,7 @@ def _connect_ahead(**_: Any) -> None:
     worker.be_expendable()
     db.connect_ahead()
     worker.look_for_messages()
+    _write_activity()
     collector.spare()
 
 
@@ -137,9 +147,11 @@ def _connect_ahead(**_: Any) -> None:
 def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
     """A process that is asked to end finishes what goes on in it; one that is told to, by a signal, does not."""
     from jobs.engine import worker
+    from jobs.engine.activity import WRITER
 
     if exitcode is None or exitcode >= 0:  # as billiard has it: minus 256 and the signal
         worker.wait_for_the_rest()
+    WRITER.stop()
 
 
 @worker_shutting_down.connect
@@ -178,6 +190,7 @@ def _prepare_to_lead(**_: Any) -> None:
     _own_sessions()
     limits.counted_together(say=True)
     Runner(select).start()
+    _write_activity()
     collector.spare()
 
 

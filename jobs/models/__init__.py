@@ -8,11 +8,14 @@ from jobs.models.job import Job, JobLabel
 from jobs.models.operation import Operation
 from jobs.models.process import Clock, Lease, Worker, ZoneRules
 from jobs.models.queue import Message, PullType, Queue
-from jobs.models.tally import AnswerTally, JobTally
+from jobs.models.tally import ActivityHour, ActivityMinute, ActivityTotal, AnswerTally, JobTally, MetricTenant
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.trigger import Origin, Trigger
 
 __all__ = (
+    "ActivityHour",
+    "ActivityMinute",
+    "ActivityTotal",
     "Answer",
     "AnswerTally",
     "Attempt",
@@ -28,6 +31,7 @@ __all__ = (
     "JobVersion",
     "Lease",
     "Message",
+    "MetricTenant",
     "Operation",
     "Origin",
     "PullType",

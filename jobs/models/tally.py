@@ -1,6 +1,12 @@
-"""Tallies: sums that triggers of a table keep, so that neither quotas nor usage count its rows."""
+"""Tallies: sums that triggers of a table keep, so that neither quotas nor usage count its rows. They are exact.
+
+Activity: what happened, as processes count it and add it once a second; for people and alarms. It is exact as long as
+no process is killed, and nothing of the engine depends on it.
+"""
 
 from django.db import models
+
+from jobs.core.activity import KINDS
 
 
 class Tally(models.Model):
@@ -32,3 +38,53 @@ class AnswerTally(Tally):
 
     def __str__(self) -> str:
         return f"{self.bytes} of {self.tenant_id}"
+
+
+class ActivityMinute(models.Model):
+    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036)."""
+
+    pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
+    minute = models.DateTimeField()
+    tenant_id = models.BigIntegerField()
+    job_type = models.CharField(max_length=63)
+
+    def __str__(self) -> str:
+        return f"{self.job_type} of {self.tenant_id} in {self.minute:%Y-%m-%d %H:%M}"
+
+
+class ActivityHour(models.Model):
+    """The sums of an hour's minutes. Partitioned by week (migration 0036)."""
+
+    pk = models.CompositePrimaryKey("hour", "tenant_id", "job_type")
+    hour = models.DateTimeField()
+    tenant_id = models.BigIntegerField()
+    job_type = models.CharField(max_length=63)
+
+    def __str__(self) -> str:
+        return f"{self.job_type} of {self.tenant_id} from {self.hour:%Y-%m-%d %H:%M}"
+
+
+class ActivityTotal(models.Model):
+    """What ``/metrics`` shows as counters: ``tenant_id`` 0 stands for all tenants that have no series of their own."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "job_type")
+    tenant_id = models.BigIntegerField()
+    job_type = models.CharField(max_length=63)
+
+    def __str__(self) -> str:
+        return f"{self.job_type} of {self.tenant_id}"
+
+
+for _table in (ActivityMinute, ActivityHour, ActivityTotal):
+    for _kind in KINDS:
+        _table.add_to_class(_kind, models.BigIntegerField(null=True))
+
+
+class MetricTenant(models.Model):
+    """A tenant that has series of its own in ``/metrics`` (``CARILLON_METRICS_TENANTS``)."""
+
+    tenant_id = models.BigIntegerField(primary_key=True)
+    named_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.tenant_id)

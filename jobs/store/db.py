@@ -281,6 +281,16 @@ def in_transaction() -> bool:
     return connection.in_atomic_block
 
 
+def on_commit(action: Callable[[], object]) -> None:
+    """Do it once what this thread has written so far is committed: at once outside a transaction, never after a
+    rollback.
+    """
+    if connection.in_atomic_block:
+        transaction.on_commit(action)
+    else:
+        action()
+
+
 def end_leftovers() -> bool:
     """Roll back what foreign code left open on this thread's connection. Returns whether there was anything.
 

@@ -15,6 +15,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.models.fields import new_ids
 from jobs.store import db, events
+from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
 from jobs.telemetry import get_logger
@@ -33,7 +34,7 @@ class ClaimToken(NamedTuple):
 
 class Finish(NamedTuple):
     """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying.
-    ``watched``: somebody wants an event of it, whatever it is.
+    ``watched``: somebody wants an event of it, whatever it is. ``tenant_id`` and ``job_type``: of whose activity it is.
     """
 
     token: ClaimToken
@@ -51,6 +52,8 @@ class Finish(NamedTuple):
     http_status: int | None = None
     response_excerpt: str = ""
     watched: bool = False
+    tenant_id: int = 0
+    job_type: str = ""
 
     @property
     def succeeds(self) -> bool:
@@ -126,6 +129,7 @@ def claim(
         claimed += _SQL["adopt"](
             **_columns(left), attempt_ids=[starting[token] for token in left], lease=lease
         )
+    activity.count_started(claimed)
     if left := _left_of(tokens, claimed):
         claimed.dropped = len(left) - hand_back(left, crowding, job_types=job_types)
     return claimed
@@ -162,7 +166,9 @@ def hand_back(
     """
     types = None if job_types is None else list(job_types)
     waits = crowding.columns() | {"wait": crowding.wait}
-    return len(_SQL["hand_back"](**_columns(tokens), **waits, job_types=types))
+    rows = _SQL["hand_back"](**_columns(tokens), **waits, job_types=types)
+    activity.count(rows, "handed_back")
+    return len(rows)
 
 
 def renew(*, tokens: Sequence[ClaimToken], lease: timedelta) -> dict[UUID, bool]:
@@ -227,7 +233,9 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         http_statuses=_sparse([f.http_status for f in finishes]),
         response_excerpts=_sparse([f.response_excerpt for f in finishes]),
     )
-    return {row.id: _STATES[row.state] for row in rows}
+    states = {row.id: _STATES[row.state] for row in rows}
+    activity.count_finished(finishes, states, {row.id: row.seconds for row in rows})
+    return states
 
 
 def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
@@ -240,7 +248,9 @@ def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
         http_status=finish.http_status,
         response_excerpt=finish.response_excerpt,
     )
-    return {row.id: TriggerState.SUCCEEDED for row in rows}
+    states = {row.id: TriggerState.SUCCEEDED for row in rows}
+    activity.count_finished([finish], states, {row.id: row.seconds for row in rows})
+    return states
 
 
 def _sparse(values: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from jobs.core.schedule import Schedule, ScheduleType, jitter_offset
 from jobs.models import Job, Origin
 from jobs.models.fields import new_id, new_ids
 from jobs.store import db
+from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 from jobs.store.trail import ENGINE, acting_as, present_actor
 
@@ -75,8 +76,9 @@ def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUI
     """
     if not firings:
         return []
+    ids = new_ids(len(firings))
     rows = _SQL["materialize"](
-        ids=new_ids(len(firings)),
+        ids=ids,
         job_ids=[firing.job_id for firing in firings],
         tenant_ids=[firing.tenant_id for firing in firings],
         job_types=[firing.job_type for firing in firings],
@@ -88,7 +90,17 @@ def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUI
         idempotency_keys=[firing.key() for firing in firings],
         announce=announce,
     )
-    return [row.id for row in rows]
+    created = [row.id for row in rows]
+    activity.count(_of_ids(created, ids, firings), "created")
+    return created
+
+
+def _of_ids(found: Sequence[UUID], ids: Sequence[str], firings: Sequence[Firing]) -> Sequence[Firing]:
+    """Those of the firings whose ids were found."""
+    if len(found) == len(ids):
+        return firings
+    kept = {each.hex for each in found}
+    return [firing for key, firing in zip(ids, firings, strict=True) if key in kept]
 
 
 def advance(next_fire_ats: dict[UUID, datetime | None]) -> None:
@@ -137,6 +149,8 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
     actor = present_actor()
     texts["actor"] = actor.as_text() if actor else ""
     written = {row.id for row in _SQL["insert"].prepared(**texts)}
+    fired = {firing["job_id"] for firing in firings} & written
+    activity.count([job for job in jobs if job.id in fired], "created")
     for job in jobs:
         job._state.adding, job._state.db = job.id not in written, DEFAULT_DB_ALIAS
     return written

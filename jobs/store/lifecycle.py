@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from jobs.core.activity import SKIPS
 from jobs.store import db, events
+from jobs.store.insight import activity
 
 _SQL = db.queries("lifecycle")
 
@@ -22,7 +24,9 @@ def weigh(*, job_ids: Sequence[UUID], most: int) -> dict[UUID, int]:
 
 def hand_back(*, job_ids: Sequence[UUID]) -> int:
     """Spend the fence of the jobs' queued triggers. Returns how many."""
-    return len(_SQL["hand_back_jobs"](job_ids=list(job_ids)))
+    rows = _SQL["hand_back_jobs"](job_ids=list(job_ids))
+    activity.count(rows, "handed_back")
+    return len(rows)
 
 
 def hold(*, job_ids: Sequence[UUID], held: bool) -> None:
@@ -37,12 +41,16 @@ def paused_since(*, job_ids: Sequence[UUID]) -> dict[UUID, datetime]:
 
 def skip_paused(pauses: Mapping[UUID, datetime], *, now: datetime) -> int:
     """Skip what fell due from the beginning of each job's pause, as ``paused_since`` has it, to ``now``: how many."""
-    return _noted(_SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), now=now))
+    rows = _SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), now=now)
+    activity.count(rows, SKIPS["paused"])
+    return _noted(rows)
 
 
 def withdraw_future(*, job_ids: Sequence[UUID], now: datetime) -> int:
     """Remove the jobs' firings after ``now``: they are no longer expected. Returns how many."""
-    return len(_SQL["withdraw_future"](job_ids=list(job_ids), now=now))
+    rows = _SQL["withdraw_future"](job_ids=list(job_ids), now=now)
+    activity.count(rows, "withdrawn")
+    return len(rows)
 
 
 def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None:
@@ -52,17 +60,22 @@ def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None
 
 def cancel_jobs(*, job_ids: Sequence[UUID]) -> int:
     """Cancel the jobs' waiting triggers and ask their running ones to stop. Returns how many there were of both."""
-    return _noted(_SQL["cancel_jobs"](job_ids=list(job_ids)))
+    rows = _SQL["cancel_jobs"](job_ids=list(job_ids))
+    activity.count_cancelled(rows)
+    return _noted(rows)
 
 
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
     """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
-    return bool(_noted(_SQL["cancel"](id=trigger_id, tenant_id=tenant_id)))
+    rows = _SQL["cancel"](id=trigger_id, tenant_id=tenant_id)
+    activity.count_cancelled(rows)
+    return bool(_noted(rows))
 
 
 def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
     """Send ended triggers through once more. Returns the ids that were replayed."""
     rows = _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id)
+    activity.count(rows, "replayed")
     _noted(rows)
     return [row.id for row in rows]
 

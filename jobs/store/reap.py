@@ -14,6 +14,7 @@ from jobs.core.policies import Bury, Cancel, Delivery, after_crash
 from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.store import db, events
 from jobs.store.execution import ClaimToken, retry_policy_of
+from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
@@ -93,6 +94,7 @@ def reap_running(recoveries: Sequence[Recovery], *, leadership: Leadership) -> l
     with db.atomic():
         rows = _SQL["reap_running"](term=leadership.term, **_columns(recoveries))
         _note_ends(rows)
+        activity.count_released(rows)
     return rows
 
 
@@ -107,6 +109,7 @@ def give_up(releases: Sequence[Release]) -> list[Any]:
             error_messages=[release.error_message for release in releases],
         )
         _note_ends(rows)
+        activity.count_released(rows)
     return rows
 
 
@@ -127,4 +130,6 @@ def _columns(recoveries: Sequence[Recovery]) -> dict[str, list[Any]]:
 
 def reap_queued(*, leadership: Leadership, deadline: timedelta, limit: int) -> list[Any]:
     """Return to ``pending`` what was queued longer ago than ``policies.claim_deadline`` of ``deadline``."""
-    return _SQL["reap_queued"](term=leadership.term, deadline=deadline, limit=limit)
+    rows = _SQL["reap_queued"](term=leadership.term, deadline=deadline, limit=limit)
+    activity.count(rows, "messages_lost")
+    return rows

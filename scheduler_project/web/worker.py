@@ -129,6 +129,9 @@ class Worker(ThreadWorker):
         super().load_wsgi()
         # Django loads these with the first request.
         get_resolver().url_patterns  # noqa: B018
+        from jobs.engine.activity import WRITER  # needs Django's settings
+
+        WRITER.start()
         collector.spare()
 
     # Called by gthread's loop.

@@ -172,6 +172,7 @@ class TestTriggers:
         of_job = ledger.Run(
             job_id=job.id,
             tenant_id=job.tenant_id,
+            job_type=job.job_type,
             job_version=1,
             from_at=now() - 2 * HOUR,
             until_at=now() - HOUR,

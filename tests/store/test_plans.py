@@ -91,6 +91,10 @@ def recoveries(sample: Sample) -> dict[str, Any]:
 
 #: Every query of the store with parameters such as the engine gives it.
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
+    "activity.add": lambda s: {
+        "rows": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
+        "declared_types": "declared@tenants",
+    },
     "answers.take_key": lambda s: {"lock": 1},
     "answers.find": lambda s: {"tenant_id": 1, "key": "k1", "kept_for": HOUR},
     "answers.kept_bytes": lambda s: {"tenant_id": 1},

@@ -183,7 +183,17 @@ def _skips(row: Any, found: Decided) -> list[Skip]:
 
 def _runs(row: Any, found: Decided, recorded: Sequence[datetime]) -> list[Run]:
     return [
-        Run(row.job_id, row.tenant_id, row.job_version, first, final, count, reason, floor=row.from_at)
+        Run(
+            job_id=row.job_id,
+            tenant_id=row.tenant_id,
+            job_type=row.job_type,
+            job_version=row.job_version,
+            from_at=first,
+            until_at=final,
+            count=count,
+            reason=reason,
+            floor=row.from_at,
+        )
         for reason, stretches in found.ended.items()
         for first, final, count in runs(stretches, recorded)
     ]

@@ -121,7 +121,9 @@ def _attempt_under(tenant_id: int, token: ClaimToken) -> Attempt | None:
     """The attempt made under that fence, if any. Raises ``NotFound`` when the trigger is not the tenant's."""
     if not Trigger.objects.filter(tenant_id=tenant_id, id=token.id).exists():
         raise NotFound("There is no such trigger.")
-    made = Attempt.objects.filter(trigger_id=token.id, tenant_id=tenant_id, fence=token.fence)
+    made = Attempt.objects.select_related("trigger").filter(
+        trigger_id=token.id, tenant_id=tenant_id, fence=token.fence
+    )
     return made.order_by("-number").first()
 
 
@@ -142,6 +144,8 @@ def _keep_as_stale(attempt: Attempt, outcome: Outcome) -> None:
                 traceback=outcome.traceback,
                 http_status=outcome.http_status,
                 response_excerpt=outcome.response_excerpt,
+                tenant_id=attempt.tenant_id,
+                job_type=attempt.trigger.job_type,
             )
         ]
     )

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
+from jobs.activity import activity
 from jobs.conf import EngineSettings
 from jobs.core.policies import Delivery
 from jobs.engine.worker.finisher import Finisher
@@ -217,15 +218,17 @@ class Batch:
         )
 
     def _once(self, token: ClaimToken, key: str, using: Any) -> bool:
-        return self._count(effects.record(trigger_id=token.id, fence=token.fence, key=key, using=using))
+        first = effects.record(trigger_id=token.id, fence=token.fence, key=key, using=using)
+        return self._count(token, first)
 
     async def _once_async(self, token: ClaimToken, key: str, using: Any) -> bool:
-        return self._count(
-            await effects.record_async(trigger_id=token.id, fence=token.fence, key=key, using=using)
-        )
+        first = await effects.record_async(trigger_id=token.id, fence=token.fence, key=key, using=using)
+        return self._count(token, first)
 
-    def _count(self, first: bool) -> bool:
-        self._finisher.counts["duplicates_prevented"] += not first
+    def _count(self, token: ClaimToken, first: bool) -> bool:
+        if not first:
+            self._finisher.counts["duplicates_prevented"] += 1
+            activity.add(self.rows[token.id].tenant_id, self.job_type.name, "duplicates_prevented")
         return first
 
     def flush_if_due(self) -> None:

@@ -74,6 +74,8 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         http_status=_status_or_none(outcome.http_status),
         response_excerpt=outcome.response_excerpt,
         watched=row.watched,
+        tenant_id=row.tenant_id,
+        job_type=row.job_type,
     )
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from jobs.models.fields import new_id
 from jobs.store import db, events
+from jobs.store.insight import activity
 from jobs.store.jobs import key_of
 
 _SQL = db.queries("catchup")
@@ -36,6 +37,7 @@ class Run:
 
     job_id: UUID
     tenant_id: int
+    job_type: str
     job_version: int
     from_at: datetime
     until_at: datetime
@@ -59,8 +61,9 @@ def skip(skips: Sequence[Skip]) -> None:
     """Record firings that do not run, a trigger each; one that has its trigger already is left alone."""
     if not skips:
         return
+    skip_of = {new_id(): skip for skip in skips}
     rows = _SQL["skip"](
-        ids=[new_id() for _ in skips],
+        ids=list(skip_of),
         job_ids=[skip.job.job_id for skip in skips],
         tenant_ids=[skip.job.tenant_id for skip in skips],
         job_types=[skip.job.job_type for skip in skips],
@@ -71,6 +74,9 @@ def skip(skips: Sequence[Skip]) -> None:
         idempotency_keys=[key_of(skip.job.job_id, skip.scheduled_for) for skip in skips],
     )
     events.note(row.id for row in rows)
+    written = [skip_of[row.id] for row in rows]
+    activity.count([skip.job for skip in written], "created")
+    activity.count_skips((skip.job, skip.reason, 1) for skip in written)
 
 
 def skip_ranges(runs: Sequence[Run]) -> None:
@@ -88,3 +94,4 @@ def skip_ranges(runs: Sequence[Run]) -> None:
             floors=[run.floor for run in runs],
         )
         events.note_ranges(runs)
+        activity.count_skips((run, run.reason, run.count) for run in runs)

@@ -11,6 +11,7 @@ from jobs.models import CatchUp
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store import jobs as job_store
+from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 
 _SQL = db.queries("catchup")
@@ -77,6 +78,7 @@ def absorb(pasts: Sequence[Past]) -> list[Past]:
     rows = _SQL["absorb"](
         job_ids=[past.job_id for past in pasts], grace_ends=[past.until_at for past in pasts]
     )
+    activity.count(rows, "withdrawn")
     earliest: dict[UUID, datetime] = {}
     for row in rows:
         earliest[row.job_id] = min(row.scheduled_for, earliest.get(row.job_id, row.scheduled_for))

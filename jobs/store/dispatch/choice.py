@@ -22,6 +22,7 @@ from jobs.store.dispatch import queues
 from jobs.store.dispatch.decisions import Outcome, Queued, carry_out, decide_all, missed_of
 from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.queues import Queue, Window
+from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
@@ -278,7 +279,9 @@ class _Turn:
             return {}
         columns = _columns(lanes)
         del columns["floors"]
-        return {row.id: row.reason for row in _SQL["freeze"](**columns, limit=self._limit)}
+        rows = _SQL["freeze"](**columns, limit=self._limit)
+        activity.count_ended(rows)
+        return {row.id: row.reason for row in rows}
 
 
 def _columns(lanes: Iterable[Lane]) -> dict[str, list[Any]]:

@@ -12,6 +12,7 @@ from jobs.core.policies import Decision, Delivery, JobFacts, MisfirePolicy, deci
 from jobs.core.states import CANCEL_REASONS, SKIP_REASONS
 from jobs.store import db
 from jobs.store.dispatch import parking
+from jobs.store.insight import activity
 
 _SQL = db.queries("dispatch")
 #: Missed firings that dispatch ends at once, where more of the same jobs end as sets soon.
@@ -167,7 +168,8 @@ def _end(decided: _ByDecision, left: set[UUID]) -> dict[UUID, str]:
             for one in _not_left(those, left)
         }
         if chosen:
-            _SQL[statement](ids=list(chosen), reasons=list(chosen.values()))
+            rows = _SQL[statement](ids=list(chosen), reasons=list(chosen.values()))
+            activity.count_ended(rows)
             ended |= chosen
     return ended
 
@@ -229,6 +231,7 @@ def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
     if len(done) < len(chosen):
         queued = {row.id for row in done}
         chosen = [one for one in chosen if one.row.id in queued]
+    activity.count([one.row for one in chosen], "dispatched")
     for row, job in chosen:
         once = job.delivery == Delivery.AT_MOST_ONCE
         outcome.queued.append(Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id))

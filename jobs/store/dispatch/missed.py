@@ -15,6 +15,7 @@ from uuid import UUID
 from jobs.core.backlog import Lane, Turns
 from jobs.core.policies import MisfirePolicy, end_of_missed
 from jobs.store import db, events
+from jobs.store.insight import activity
 
 _SQL = db.queries("dispatch")
 PATROL_EVERY_SECONDS = 1.0
@@ -58,6 +59,7 @@ class Missed:
             )
             ended = {row.id: row.reason for row in rows}
             events.note(ended)
+            activity.count_ended(rows)
         if len(ended) < limit:
             with self._lock:
                 self._froms = {job: at for job, at in self._froms.items() if at != froms.get(job)}

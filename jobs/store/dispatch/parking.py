@@ -7,6 +7,7 @@ from uuid import UUID
 
 from jobs.core.policies import room_to_show
 from jobs.store import db
+from jobs.store.insight import activity
 
 _SQL = db.queries("parking")
 
@@ -59,10 +60,12 @@ def make_way(waiting: Sequence[tuple[Any, Any]], replacing: Sequence[tuple[Any, 
         rows = _SQL["collapse"](
             job_ids=[row.job_id for row in newest], scheduled_fors=[row.scheduled_for for row in newest]
         )
+        activity.count_ended(rows)
         ended |= {row.id: row.reason for row in rows}
     if replacing:
         rows = _SQL["replace"](
             ids=[row.id for row, _ in replacing], job_ids=[row.job_id for row, _ in replacing]
         )
+        activity.count_cancelled(rows)
         ended |= {row.id: "superseded" for row in rows if row.state == "cancelled"}
     return ended

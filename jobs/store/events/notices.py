@@ -15,6 +15,7 @@ from jobs.models import Job
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.events import Place
+from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
 from tenants.clock import database_now
@@ -72,12 +73,13 @@ def send(notices: Sequence[Notice]) -> int:
     wanted = [(ids[notice.tenant_id, notice.job_type], notice) for notice in notices]
     sent = [(job_id, notice) for job_id, notice in wanted if job_id is not None]
     if sent:
-        _SQL["send"](
+        rows = _SQL["send"](
             ids=[new_id() for _ in sent],
             job_ids=[job_id for job_id, _ in sent],
             idempotency_keys=[notice.key for _, notice in sent],
             payloads=[json.dumps(notice.payload) for _, notice in sent],
         )
+        activity.count(rows, "created")
     return len(sent)
 
 

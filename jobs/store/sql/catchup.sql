@@ -17,7 +17,7 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(jo
 -- A locked trigger goes its own way.
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_unfinished_of_job, primary key of jobs_job, skippedrange_of_job
--- returns: job_id, scheduled_for
+-- returns: job_id, scheduled_for, tenant_id, job_type
 WITH waits AS MATERIALIZED (
     SELECT t.id FROM jobs_trigger t, unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
     WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = w.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
@@ -28,7 +28,7 @@ WITH waits AS MATERIALIZED (
 )
 DELETE FROM jobs_trigger t
 WHERE t.id = ANY(ARRAY(SELECT id FROM waits)) AND t.phase = 'pending' AND t.fence = 0 AND NOT t.held
-RETURNING t.job_id, t.scheduled_for;
+RETURNING t.job_id, t.scheduled_for, t.tenant_id, t.job_type;
 
 -- name: take_undecided
 -- Catch-up whose firings still wait for their policy's word, or to be skipped for a reason, in order of id after

@@ -179,7 +179,7 @@ FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interv
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_unfinished_of_job, primary key
 -- plan: kept
--- returns: id, reason
+-- returns: id, reason, tenant_id, job_type
 UPDATE jobs_trigger t SET
     state = 'skipped', finished_at = carillon_clock(), held = false, parked = false, parked_until = NULL,
     reason = (SELECT CASE WHEN t.due_at + j.catchup_window < carillon_now() THEN e.too_old ELSE e.passed_over END
@@ -198,7 +198,7 @@ WHERE t.id = ANY(ARRAY(
         ORDER BY m.scheduled_for LIMIT %(limit)s
         FOR NO KEY UPDATE SKIP LOCKED) missed
     LIMIT %(limit)s)) AND t.state = 'pending'
-RETURNING t.id, t.reason;
+RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 
 -- name: floors
 -- The first trigger that waits of each lane, from its floor on, locked or not.
@@ -239,22 +239,22 @@ RETURNING t.id, t.fence, t.job_type;
 -- transition: pending -> skipped
 -- locks: trigger rows, held by candidates
 -- index: primary key
--- returns: id, reason
+-- returns: id, reason, tenant_id, job_type
 UPDATE jobs_trigger t SET state = 'skipped', reason = s.reason, finished_at = carillon_clock()
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS s(id, reason)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = s.id AND t.state = 'pending'
-RETURNING t.id, t.reason;
+RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 
 -- name: cancel
 -- Cancel triggers that a newer one of their job has overtaken, or whose job was cancelled while they were made.
 -- transition: pending, retrying -> cancelled
 -- locks: trigger rows, held by candidates
 -- index: primary key
--- returns: id, reason
+-- returns: id, reason, tenant_id, job_type
 UPDATE jobs_trigger t SET state = 'cancelled', reason = c.reason, finished_at = carillon_clock()
 FROM unnest(%(ids)s::uuid[], %(reasons)s::text[]) AS c(id, reason)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = c.id AND t.state IN ('pending', 'retrying')
-RETURNING t.id, t.reason;
+RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 
 -- name: freeze
 -- Skip triggers that fall due while their tenant is frozen (tenants.models). A trigger that was tried before waits
@@ -262,7 +262,7 @@ RETURNING t.id, t.reason;
 -- transition: pending -> skipped
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_lane
--- returns: id, reason
+-- returns: id, reason, tenant_id, job_type
 UPDATE jobs_trigger SET state = 'skipped', reason = 'frozen', finished_at = carillon_clock()
 WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
     SELECT t.id FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
@@ -274,4 +274,4 @@ WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
         ORDER BY t.due_at LIMIT %(limit)s
         FOR NO KEY UPDATE SKIP LOCKED) t
     LIMIT %(limit)s))
-RETURNING id, reason;
+RETURNING id, reason, tenant_id, job_type;

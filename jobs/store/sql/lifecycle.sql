@@ -20,10 +20,10 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id);
 -- transition: queued -> pending
 -- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
--- returns: id
+-- returns: id, tenant_id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'in_flight' AND state = 'queued'
-RETURNING id;
+RETURNING id, tenant_id, job_type;
 
 -- name: hold_jobs
 -- Take paused jobs' waiting triggers out of the dispatcher's sight, or (held = false) put them back.
@@ -54,23 +54,23 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id), LATERAL (
 -- transition: pending -> skipped
 -- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
--- returns: id
+-- returns: id, tenant_id, job_type
 UPDATE jobs_trigger t SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                           parked = false, parked_until = NULL
 FROM unnest(%(job_ids)s::uuid[], %(paused_ats)s::timestamptz[]) AS pause(job_id, paused_at)
 WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = pause.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
   AND t.attempt_count = 0 AND t.replay_count = 0 AND t.due_at BETWEEN pause.paused_at AND %(now)s
-RETURNING t.id;
+RETURNING t.id, t.tenant_id, t.job_type;
 
 -- name: withdraw_future
 -- An edit, or new rules of a time zone, remove firings that lie ahead: they are no longer expected.
 -- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
--- returns: id
+-- returns: id, tenant_id, job_type
 DELETE FROM jobs_trigger
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
   AND scheduled_for > %(now)s
-RETURNING id;
+RETURNING id, tenant_id, job_type;
 
 -- name: restamp
 -- An edit hands what is due already over to the new version; what is still queued is so after a change of name.
@@ -85,7 +85,7 @@ WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND 
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
--- returns: id
+-- returns: id, tenant_id, job_type, state
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
@@ -95,14 +95,14 @@ UPDATE jobs_trigger SET
     held = false, parked = false, parked_until = NULL
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying', 'in_flight')
   AND state IN ('pending', 'retrying', 'queued', 'running')
-RETURNING id;
+RETURNING id, tenant_id, job_type, state;
 
 -- name: cancel
 -- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_jobs.
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
 -- index: primary key
--- returns: id
+-- returns: id, tenant_id, job_type, state
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
@@ -111,7 +111,7 @@ UPDATE jobs_trigger SET
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
-RETURNING id;
+RETURNING id, tenant_id, job_type, state;
 
 -- name: replay
 -- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.
@@ -119,7 +119,7 @@ RETURNING id;
 -- transition: dead, succeeded, skipped, cancelled -> pending
 -- locks: trigger rows, waits (request)
 -- index: primary key
--- returns: id
+-- returns: id, tenant_id, job_type
 UPDATE jobs_trigger t SET
     state = 'pending', reason = '', due_at = carillon_clock(), held = false, parked = false,
     parked_until = NULL, budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
@@ -130,4 +130,4 @@ FROM jobs_job j
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s
   AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled')
   AND j.id = t.job_id AND j.deleted_at IS NULL AND j.status <> 'cancelled'
-RETURNING t.id;
+RETURNING t.id, t.tenant_id, t.job_type;

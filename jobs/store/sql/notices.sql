@@ -49,7 +49,7 @@ UPDATE jobs_feedreader SET xid = %(xid)s::text::xid8, event_id = %(event_id)s WH
 -- A trigger of a system job for each notice, due now, at instants no other trigger of its job has.
 -- transition: - -> pending
 -- index: trigger_one_per_firing, primary key
--- returns: id
+-- returns: id, tenant_id, job_type
 INSERT INTO jobs_trigger (
     id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
     idempotency_key, payload, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested,
@@ -62,7 +62,7 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(idempotency_keys)s::text[], 
     SELECT greatest(carillon_now(), (
                SELECT scheduled_for FROM jobs_trigger WHERE job_id = job.id ORDER BY scheduled_for DESC LIMIT 1))
            + n.nth * interval '1 microsecond' AS at) due
-RETURNING id;
+RETURNING id, tenant_id, job_type;
 
 -- name: dying
 -- Which of these jobs are dying: their last firings that ran, so many of them, died one and all, since the job was last

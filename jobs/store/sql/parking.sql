@@ -98,7 +98,7 @@ RETURNING id;
 -- transition: pending -> skipped
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked
--- returns: id, reason
+-- returns: id, reason, tenant_id, job_type
 UPDATE jobs_trigger t SET
     state = 'skipped', reason = 'collapsed', finished_at = carillon_clock(), held = false, parked = false,
     parked_until = NULL
@@ -109,7 +109,7 @@ WHERE t.parked AND t.state = 'pending' AND t.id = ANY(ARRAY(
         WHERE t.job_id = newest.job_id AND t.parked AND t.state = 'pending'
           AND t.scheduled_for < newest.scheduled_for AND t.origin = 'schedule' AND t.replay_count = 0
         FOR NO KEY UPDATE SKIP LOCKED) waits))
-RETURNING t.id, t.reason;
+RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 
 -- name: replace
 -- Make way for the given triggers: others of their jobs that wait are cancelled, running ones are asked to stop. If one
@@ -117,7 +117,7 @@ RETURNING t.id, t.reason;
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_unfinished_of_job
--- returns: id, state
+-- returns: id, state, tenant_id, job_type
 WITH other AS MATERIALIZED (
     SELECT id, job_id FROM jobs_trigger
     WHERE job_id = ANY(%(job_ids)s::uuid[]) AND id <> ALL(%(ids)s::uuid[])
@@ -138,4 +138,4 @@ UPDATE jobs_trigger SET
     held = false, parked = false, parked_until = NULL
 WHERE id = ANY(ARRAY(SELECT id FROM free))
   AND (phase = 'in_flight' AND state IN ('queued', 'running') OR phase = 'retrying' OR phase = 'pending' AND parked)
-RETURNING id, state;
+RETURNING id, state, tenant_id, job_type;

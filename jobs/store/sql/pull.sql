@@ -33,8 +33,8 @@ FOR NO KEY UPDATE;
 -- Triggers running under the fences given, with all that finishing them needs. The caller has locked them.
 -- index: primary key, jobs_attempt_trigger
 -- returns: one row a trigger still held; overdue: its attempt has had its time
-SELECT t.id, t.fence, t.job_id, t.job_type, t.scheduled_for, t.due_at, t.attempt_count, t.budget_start, t.crash_count,
-       t.cancel_requested, carillon_clock() - t.started_at AS elapsed, job.retry_policy, job.delivery, job.timeout,
+SELECT t.id, t.fence, t.job_id, t.tenant_id, t.job_type, t.scheduled_for, t.due_at, t.attempt_count, t.budget_start,
+       t.crash_count, t.cancel_requested, carillon_clock() - t.started_at AS elapsed, job.retry_policy, job.delivery, job.timeout,
        tenant.slug AS tenant, tenant.all_events OR tenant.watched OR job.watched AS watched,
        attempt.id AS attempt_id, attempt.started_at AS attempt_started_at, carillon_clock() - attempt.started_at AS ran,
        carillon_clock() - attempt.started_at > job.timeout AS overdue

@@ -61,7 +61,7 @@ RETURNING id;
 -- transition: running -> cancelled
 -- locks: trigger rows and those of their attempts, SKIP LOCKED: without its attempt no trigger is reaped
 -- index: primary key, jobs_attempt_trigger
--- returns: id, state, reason
+-- returns: id, tenant_id, job_type, state, reason, charged
 WITH recovery AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[],
                          %(delays)s::interval[], %(charged)s::boolean[]) AS v(id, fence, state, reason, delay, charged)
@@ -93,7 +93,7 @@ WITH recovery AS MATERIALIZED (
       AND t.lease_expires_at < carillon_clock()
       AND (%(term)s::bigint IS NULL OR EXISTS (
            SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
-    RETURNING t.id, v.fence, t.state, t.reason, v.charged
+    RETURNING t.id, t.tenant_id, t.job_type, v.fence, t.state, t.reason, v.charged
 ), attempt AS (
     UPDATE jobs_attempt a SET
         state = 'lost', finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
@@ -106,7 +106,7 @@ WITH recovery AS MATERIALIZED (
     FROM reaped r
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = r.id AND a.fence = r.fence AND a.state = 'started'
 )
-SELECT id, state, reason, charged FROM reaped;
+SELECT id, tenant_id, job_type, state, reason, charged FROM reaped;
 
 -- name: give_up
 -- End the triggers that a stuck process has claimed, before it ends itself. ``suspect`` tells those whose handlers had
@@ -116,7 +116,7 @@ SELECT id, state, reason, charged FROM reaped;
 -- transition: running -> cancelled
 -- locks: rows of triggers and attempts, waits (worker)
 -- index: primary key
--- returns: id, state, reason
+-- returns: id, tenant_id, job_type, state, reason, attempt_state
 WITH recovery AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[],
@@ -138,7 +138,7 @@ WITH recovery AS MATERIALIZED (
         lease_expires_at = NULL
     FROM recovery v
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND CASE t.state WHEN 'running' THEN true END
-    RETURNING t.id, v.fence, t.state, t.reason, v.attempt_state, v.error_code, v.error_message
+    RETURNING t.id, t.tenant_id, t.job_type, v.fence, t.state, t.reason, v.attempt_state, v.error_code, v.error_message
 ), attempt AS (
     UPDATE jobs_attempt a SET
         state = g.attempt_state, finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
@@ -146,7 +146,7 @@ WITH recovery AS MATERIALIZED (
     FROM given_up g
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = g.id AND a.fence = g.fence AND a.state = 'started'
 )
-SELECT id, state, reason FROM given_up;
+SELECT id, tenant_id, job_type, state, reason, attempt_state FROM given_up;
 
 -- name: reap_queued
 -- Queued triggers that no worker claimed by their deadline (claim_deadline of jobs.core.policies): the message was lost,
@@ -155,7 +155,7 @@ SELECT id, state, reason FROM given_up;
 -- transition: queued -> pending
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_in_flight
--- returns: id, job_type
+-- returns: id, tenant_id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE id = ANY(ARRAY(
         SELECT id FROM jobs_trigger
@@ -168,4 +168,4 @@ WHERE id = ANY(ARRAY(
   AND state = 'queued'
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
-RETURNING id, job_type;
+RETURNING id, tenant_id, job_type;

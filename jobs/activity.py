@@ -1,0 +1,69 @@
+"""What happens in this process, counted in memory by tenant and job type, until ``jobs.engine.activity`` writes it.
+
+Counting takes a lock for as long as it takes to add, and no statement. Whoever writes takes the counts away and gives
+back what could not be written. A process that is killed loses what it had not written; one that is forked begins with
+none. Memory is bounded: beyond ``MAX_ROWS`` pairs of tenant and job type, counts of further pairs are dropped, and how
+many is known.
+"""
+
+import os
+from collections.abc import Iterable
+from threading import Lock
+
+from jobs.core.activity import Counts
+
+MAX_ROWS = 10_000
+
+Key = tuple[int, str]
+Rows = dict[Key, Counts]
+
+
+class Activity:
+    """Counts of one process. Safe from several threads."""
+
+    def __init__(self, *, max_rows: int = MAX_ROWS) -> None:
+        self._max_rows = max_rows
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with nothing, and with a lock of its own: another thread may have held the old one at a fork."""
+        self._lock = Lock()
+        self._rows: Rows = {}
+        self._dropped = 0
+
+    def add(self, tenant_id: int, job_type: str, kind: str, count: int = 1) -> None:
+        self.add_all((((tenant_id, job_type), ((kind, count),)),))
+
+    def add_all(self, counted: Iterable[tuple[Key, Iterable[tuple[str, int]]]]) -> None:
+        """Add each key's (kind, count) pairs."""
+        with self._lock:
+            for key, counts in counted:
+                row = self._rows.get(key)
+                if row is None:
+                    if len(self._rows) >= self._max_rows:
+                        self._dropped += 1
+                        continue
+                    row = self._rows[key] = {}
+                for kind, count in counts:
+                    row[kind] = row.get(kind, 0) + count
+
+    def take(self) -> Rows:
+        """All counts, which are the caller's from here on."""
+        with self._lock:
+            rows, self._rows = self._rows, {}
+        return rows
+
+    def give_back(self, rows: Rows) -> None:
+        """What could not be written: it is counted with what has come since."""
+        self.add_all((key, counts.items()) for key, counts in rows.items())
+
+    def take_dropped(self) -> int:
+        """How often a count was dropped for want of room since this was last asked."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        return dropped
+
+
+#: Of this process.
+activity = Activity()
+os.register_at_fork(after_in_child=activity.forget)

@@ -1,0 +1,99 @@
+"""What activity is counted, by tenant and job type: the kinds, and the buckets of start lags and durations.
+
+Each kind is a column of ``jobs_activityminute``, ``…hour`` and ``…total``. Counts feed ``/metrics`` and charts; nothing
+of the engine depends on them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from jobs.core.pull import is_pull
+from jobs.core.states import DEAD_REASONS, SKIP_REASONS, AttemptState
+
+#: Upper bounds of the buckets of start lags and durations, in seconds; one more bucket takes what is longer.
+BOUNDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1800,
+    3600,
+)
+#: From ``due_at`` to the start of an attempt, and from its start to its end; their sums are in microseconds.
+LAG_SUM, DURATION_SUM = "lag_us", "duration_us"
+LAG_BUCKETS = tuple(f"lag_{nth}" for nth in range(len(BOUNDS) + 1))
+DURATION_BUCKETS = tuple(f"duration_{nth}" for nth in range(len(BOUNDS) + 1))
+#: How attempts end; ``started`` is no end.
+ENDS = tuple(f"ended_{state}" for state in AttemptState if state is not AttemptState.STARTED)
+BURIALS = tuple(f"buried_{reason}" for reason in DEAD_REASONS)
+SKIPS = {reason: f"skipped_{reason}" for reason in SKIP_REASONS}
+KINDS = (
+    "created",
+    "withdrawn",
+    "dispatched",
+    "handed_back",
+    "messages_lost",
+    "started",
+    *ENDS,
+    "retried",
+    "cancelled",
+    "replayed",
+    *BURIALS,
+    *SKIPS.values(),
+    "duplicates_prevented",
+    LAG_SUM,
+    DURATION_SUM,
+    *LAG_BUCKETS,
+    *DURATION_BUCKETS,
+)
+#: All types that tenants declare share this one in ``/metrics``, so that no tenant can invent labels.
+DECLARED_TYPES = "declared@tenants"
+
+#: Counts by kind; a kind that did not happen is left out.
+Counts = dict[str, int]
+
+
+def timed(seconds: float, sum_kind: str, buckets: tuple[str, ...]) -> Iterable[tuple[str, int]]:
+    """The counts of one lag or duration: its bucket, and its part of the sum. A clock set back makes it 0."""
+    if seconds < 0:
+        seconds = 0.0
+    return ((buckets[bisect_left(BOUNDS, seconds)], 1), (sum_kind, round(seconds * 1_000_000)))
+
+
+def label_of(job_type: str) -> str:
+    """The job type as metrics name it."""
+    return DECLARED_TYPES if is_pull(job_type) else job_type
+
+
+def tenants_to_name(named: Mapping[int, int], candidates: Mapping[int, int], *, places: int) -> set[int]:
+    """Which tenants have series of their own, at most ``places``, given the recent activity of each.
+
+    Each change ends series and begins others, so a named tenant keeps its place until one without is twice as active.
+    """
+    by_activity = sorted(candidates, key=lambda tenant_id: (-candidates[tenant_id], tenant_id))
+    kept = sorted(named, key=lambda tenant_id: (-named[tenant_id], tenant_id))[:places]
+    for tenant_id in by_activity:
+        if tenant_id in kept:
+            continue
+        if len(kept) < places:
+            kept.append(tenant_id)
+            continue
+        least = min(kept, key=lambda other: named.get(other, candidates.get(other, 0)), default=None)
+        if least is None or candidates[tenant_id] <= 2 * named.get(least, candidates.get(least, 0)):
+            break
+        kept[kept.index(least)] = tenant_id
+    return set(kept)

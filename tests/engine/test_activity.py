@@ -1,0 +1,403 @@
+"""Activity: what happens is counted in memory, added on record once a second, and agrees with the ledger exactly."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection, transaction
+
+from jobs.actions import jobs as job_actions
+from jobs.actions import triggers as trigger_actions
+from jobs.activity import Activity, activity
+from jobs.core.activity import BOUNDS, DURATION_BUCKETS, KINDS, LAG_BUCKETS, label_of, tenants_to_name, timed
+from jobs.engine import activity as engine_activity
+from jobs.engine import worker
+from jobs.engine.activity import ActivityWriter
+from jobs.handlers import Context, Permanent
+from jobs.models import ActivityMinute, ActivityTotal, Attempt, Job, MetricTenant, SkippedRange, Trigger
+from jobs.store import db, execution
+from jobs.store.insight import activity as activity_store
+from stage.waiting import wait_until
+from tests import factories
+from tests.engine.conftest import Beat, Broker, Perform
+from tests.factories import HOUR, MINUTE, make_job, make_tenant, make_trigger
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Register = Callable[..., str]
+NOOP = (7, "noop")
+
+
+@pytest.fixture(autouse=True)
+def counted_by_this_test() -> None:
+    activity.forget()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_activity, "EVERY_SECONDS", 0.01)
+
+
+@pytest.fixture
+def writer(hasty: None) -> Iterator[ActivityWriter]:
+    found = ActivityWriter()
+    found.start()
+    yield found
+    found.stop()
+
+
+def on_record(model: type = ActivityMinute) -> dict[tuple[int, str], dict[str, int]]:
+    """What is on record, the minutes of each tenant and job type together; what did not happen is left out."""
+    found: dict[tuple[int, str], Counter[str]] = {}
+    for row in model.objects.values():
+        counts = {kind: row[kind] for kind in KINDS if row[kind] is not None}
+        found.setdefault((row["tenant_id"], row["job_type"]), Counter()).update(counts)
+    return {key: dict(counts) for key, counts in found.items()}
+
+
+def elsewhere() -> psycopg.Connection[Any]:
+    of = connection.settings_dict
+    named = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
+    return psycopg.connect(**{name: of[key] for name, key in named.items() if of[key]})
+
+
+class TestKinds:
+    def test_are_the_columns_of_each_table_and_statement(self) -> None:
+        for table in ("jobs_activityminute", "jobs_activityhour", "jobs_activitytotal"):
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM {table} LIMIT 0")
+                columns = [column.name for column in cursor.description]
+            assert [name for name in columns if name in KINDS] == list(KINDS)
+
+    def test_are_all_added_to_minute_and_totals_however_often(self) -> None:
+        for _ in range(2):
+            activity_store.add({NOOP: {kind: nth for nth, kind in enumerate(KINDS, 1)}})
+        twice = {kind: 2 * nth for nth, kind in enumerate(KINDS, 1)}
+        assert on_record() == {NOOP: twice}
+        assert on_record(ActivityTotal) == {(0, "noop"): twice}
+
+    @pytest.mark.parametrize(
+        ("seconds", "bucket"),
+        [(-5.0, 0), (0.0, 0), (0.001, 0), (0.0011, 1), (1.0, 9), (1.5, 10), (3600.0, 19), (90_000.0, 20)],
+    )
+    def test_of_a_time_are_its_bucket_and_its_part_of_the_sum(self, seconds: float, bucket: int) -> None:
+        assert dict(timed(seconds, "lag_us", LAG_BUCKETS)) == {
+            LAG_BUCKETS[bucket]: 1,
+            "lag_us": round(max(0.0, seconds) * 1_000_000),
+        }
+        assert len(LAG_BUCKETS) == len(DURATION_BUCKETS) == len(BOUNDS) + 1
+
+
+class TestTotals:
+    def test_are_of_named_tenants_and_of_all_others_together(self) -> None:
+        MetricTenant.objects.create(tenant_id=7, named_at=factories.now())
+        activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "noop"): {"started": 4}})
+        assert on_record(ActivityTotal) == {NOOP: {"started": 1}, (0, "noop"): {"started": 6}}
+
+    def test_know_the_types_that_tenants_declare_as_one(self) -> None:
+        activity_store.add(
+            {(8, "a@8"): {"started": 1}, (8, "b@8"): {"started": 2}, (9, "a@9"): {"started": 4}}
+        )
+        assert on_record(ActivityTotal) == {(0, label_of("a@8")): {"started": 7}}
+        assert len(on_record()) == 3
+
+
+class TestTenantsToName:
+    def test_are_the_busiest_ones(self) -> None:
+        assert tenants_to_name({}, {1: 5, 2: 9, 3: 7}, places=2) == {2, 3}
+
+    def test_stay_until_another_is_twice_as_active(self) -> None:
+        assert tenants_to_name({1: 5, 2: 9}, {2: 9, 3: 10, 1: 5}, places=2) == {1, 2}
+        assert tenants_to_name({1: 5, 2: 9}, {3: 11, 2: 9, 1: 5}, places=2) == {2, 3}
+
+    def test_are_no_more_than_there_are_places(self) -> None:
+        assert tenants_to_name({1: 5, 2: 9}, {2: 9, 1: 5}, places=1) == {2}
+        assert tenants_to_name({1: 5}, {1: 5, 2: 99}, places=0) == set()
+
+
+class TestCounting:
+    def test_waits_for_the_commit(self) -> None:
+        trigger = make_trigger(make_job(), "queued")
+        with transaction.atomic():
+            factories.claim(trigger)
+            assert activity.take() == {}
+        [counts] = activity.take().values()
+        assert counts["started"] == 1
+
+    def test_knows_nothing_of_what_was_rolled_back(self) -> None:
+        trigger = make_trigger(make_job(), "queued")
+        with transaction.atomic():
+            factories.claim(trigger)
+            transaction.set_rollback(True)
+        assert activity.take() == {}
+
+    def test_is_bounded_and_says_what_it_dropped(self, caplog: pytest.LogCaptureFixture) -> None:
+        small = Activity(max_rows=2)
+        for tenant_id in (1, 2, 3, 3, 1):
+            small.add(tenant_id, "noop", "started")
+        ActivityWriter(small).turn()
+        assert on_record() == {(1, "noop"): {"started": 2}, (2, "noop"): {"started": 1}}
+        assert "counts dropped" in caplog.text
+        assert small.take_dropped() == 0
+
+    def test_loses_nothing_among_threads(self) -> None:
+        counted = Activity()
+
+        def count() -> None:
+            for _ in range(2_000):
+                counted.add(*NOOP, "started")
+
+        threads = [threading.Thread(target=count) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            counted.give_back(counted.take())
+        assert counted.take() == {NOOP: {"started": 16_000}}
+
+    def test_begins_anew_in_a_forked_process_even_if_another_thread_held_the_lock(self) -> None:
+        activity.add(*NOOP, "started")
+        reading, writing = os.pipe()
+        with activity._lock:
+            child = os.fork()
+            if child == 0:
+                os.write(writing, str(len(activity.take())).encode())
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert os.read(reading, 10) == b"0"
+        assert activity.take() == {NOOP: {"started": 1}}
+
+
+class TestWriter:
+    def test_writes_what_was_counted(self, writer: ActivityWriter) -> None:
+        activity.add(*NOOP, "started", 3)
+        wait_until(lambda: on_record() == {NOOP: {"started": 3}})
+        activity.add(*NOOP, "started", 4)
+        wait_until(lambda: on_record() == {NOOP: {"started": 7}})
+
+    def test_writes_the_rest_when_it_stops(self) -> None:
+        writer = ActivityWriter()
+        writer.start()
+        activity.add(*NOOP, "started")
+        writer.stop()
+        writer.stop()
+        assert on_record() == {NOOP: {"started": 1}}
+
+    def test_keeps_what_cannot_be_written_and_says_so_once(
+        self, writer: ActivityWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        failures = []
+        add = activity_store.add
+
+        def fail(rows: Any) -> None:
+            failures.append(dict(rows))
+            raise db.StatementFailed("no room") if len(failures) % 2 else RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(activity_store, "add", fail)
+        activity.add(*NOOP, "started", 3)
+        wait_until(lambda: len(failures) > 3)
+        activity.add(8, "noop", "started")
+        monkeypatch.setattr(activity_store, "add", add)
+        wait_until(lambda: on_record() == {NOOP: {"started": 3}, (8, "noop"): {"started": 1}})
+        wait_until(lambda: "counts not written: over" in caplog.text)
+        assert caplog.text.count("counts not written'") + caplog.text.count("counts not written ") <= 1
+
+    def test_keeps_only_the_batches_that_are_not_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activity_store, "BATCH", 1)
+        rows = {
+            (1, "noop"): {"started": 1},
+            (2, "noop"): {"started": "no number"},
+            (3, "noop"): {"started": 1},
+        }
+        with pytest.raises(Exception, match="bigint"):
+            activity_store.add(rows)  # type: ignore[arg-type]
+        assert list(rows) == [(2, "noop"), (3, "noop")]
+        assert on_record() == {(1, "noop"): {"started": 1}}
+
+    def test_waits_for_nobody_who_holds_its_row(self, writer: ActivityWriter) -> None:
+        activity_store.add({NOOP: {"started": 1}})
+        with elsewhere() as holder:
+            holder.execute("SELECT FROM jobs_activitytotal FOR UPDATE")
+            activity.add(*NOOP, "started")
+            wait_until(lambda: writer._outage._since is not None)
+        wait_until(lambda: on_record(ActivityTotal) == {(0, "noop"): {"started": 2}})
+
+    def test_never_deadlocks_with_another_that_adds_to_the_same_rows(self) -> None:
+        keys = [(tenant_id, kind) for tenant_id in range(1, 40) for kind in ("noop", "webhook")]
+        errors: list[BaseException] = []
+
+        def add(order: int) -> None:
+            try:
+                for _ in range(20):
+                    activity_store.add({key: {"started": 1} for key in keys[::order]})
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+            finally:
+                connection.close()
+
+        threads = [threading.Thread(target=add, args=(order,)) for order in (1, -1, 1, -1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert {sum(counts.values()) for counts in on_record().values()} == {80}
+
+    def test_gives_its_connection_up_when_nothing_happens(
+        self, monkeypatch: pytest.MonkeyPatch, writer: ActivityWriter
+    ) -> None:
+        closed = threading.Event()
+        disconnect = db.disconnect
+
+        def give_up() -> None:
+            disconnect()
+            closed.set()
+
+        monkeypatch.setattr(engine_activity, "IDLE_SECONDS", 0.05)
+        monkeypatch.setattr(db, "disconnect", give_up)
+        assert closed.wait(30)
+        activity.add(*NOOP, "started")
+        wait_until(lambda: on_record() == {NOOP: {"started": 1}})
+
+
+@pytest.fixture
+def kinds_of_end(handler: Register) -> list[str]:
+    """Job types whose handlers end in every way there is."""
+
+    def ok(ctx: Context, payload: Any) -> None:
+        pass
+
+    def for_good(ctx: Context, payload: Any) -> None:
+        raise Permanent("never")
+
+    def at_first(ctx: Context, payload: Any) -> None:
+        if ctx.attempt_number == 1:
+            raise RuntimeError("not yet")
+
+    def always(ctx: Context, payload: Any) -> None:
+        raise RuntimeError("no")
+
+    def twice(ctx: Context, payload: Any) -> None:
+        with transaction.atomic():
+            ctx.once("a")
+            ctx.once("a")
+
+    return [handler(function) for function in (ok, for_good, at_first, always, twice)]
+
+
+def run_all(beat: Beat, broker: Broker) -> None:
+    """Until nothing waits but for a time to come; retries are due at once."""
+    while True:
+        Trigger.objects.filter(state="retrying").update(due_at=factories.now())
+        beat.step()
+        if not broker.messages:
+            return
+        while broker.messages:
+            message = broker.messages.pop(0)
+            worker.perform(
+                job_type=message.job_type, tokens=message.tokens, worker="w1", celery_task_id="celery-1"
+            )
+
+
+class TestCountsAndTheLedger:
+    def test_agree_exactly_after_mixed_firings(
+        self, beat: Beat, broker: Broker, perform: Perform, kinds_of_end: list[str]
+    ) -> None:
+        tenants = [make_tenant(), make_tenant(), make_tenant(status="frozen")]
+        retry = {"max_attempts": 2}
+        for tenant in tenants:
+            for kind in kinds_of_end * 2:
+                make_job(tenant, job_type=kind, retry_policy=retry, **factories.owing(9))
+            make_job(tenant, **factories.owing(30) | {"misfire_policy": "skip"})
+            long_ago = factories.now() - 40 * HOUR
+            make_job(tenant, created_at=long_ago, next_fire_at=long_ago + MINUTE, misfire_policy="skip")
+            make_job(tenant, **factories.owing(3) | {"overlap_policy": "skip", "max_concurrent": 1})
+            collapsing = {"overlap_policy": "collapse", "max_concurrent": 1}
+            make_job(tenant, **factories.owing(9) | collapsing)
+        run_all(beat, broker)
+        self._intervene(tenants[0], beat, broker)
+        run_all(beat, broker)
+        activity_store.add(activity.take())
+        assert self._agreed() > 300
+
+    @staticmethod
+    def _intervene(tenant: Any, beat: Beat, broker: Broker) -> None:
+        """What people and crashes do: cancel, replay, run now, pause, edit, and let a lease and a message go."""
+        dead = Trigger.objects.filter(tenant=tenant, state="dead").first()
+        assert dead is not None
+        trigger_actions.replay_trigger(tenant=tenant, trigger_id=dead.id)
+        job = make_job(tenant, next_fire_at=factories.now() + 10 * factories.SECOND)
+        beat.step()
+        job_actions.pause_job(tenant=tenant, job_id=job.id)
+        job_actions.cancel_job(tenant=tenant, job_id=job.id)
+        other = make_job(tenant, next_fire_at=factories.now() + 10 * factories.SECOND)
+        beat.step()
+        every = {"type": "interval", "every_seconds": 120}
+        job_actions.update_job(tenant=tenant, job_id=other.id, changes={"schedule": every})
+        for _ in range(2):
+            job_actions.run_job_now(tenant=tenant, job_id=other.id)
+        beat.step()
+        broker.messages.clear()
+        lost_lease = factories.claim_token(Trigger.objects.filter(job=other, state="queued")[0])
+        claimed = execution.claim(
+            tokens=[lost_lease],
+            job_types=["noop"],
+            worker="w1",
+            celery_task_id="celery-1",
+            lease=factories.LEASE,
+        )
+        assert len(claimed) == 1
+        Trigger.objects.filter(id=lost_lease.id).update(lease_expires_at=factories.now() - MINUTE)
+        lost_messages = Trigger.objects.filter(state="queued").update(queued_at=factories.now() - HOUR)
+        assert lost_messages > 0
+
+    @staticmethod
+    def _agreed() -> int:
+        """Asserts it for each tenant and job type; returns how many triggers there are."""
+        recorded = on_record()
+        keys = {(t.tenant_id, t.job_type) for t in Trigger.objects.all()} | recorded.keys()
+        for tenant_id, job_type in keys:
+            counts = Counter(recorded[tenant_id, job_type])
+            triggers = Trigger.objects.filter(tenant_id=tenant_id, job_type=job_type)
+            attempts = list(Attempt.objects.filter(trigger_id__in=triggers.values("id")))
+            ended = Counter(attempt.state for attempt in attempts)
+            fates = Counter((t.state, t.reason) for t in triggers)
+            expected = Counter(
+                {f"skipped_{reason}": n for (state, reason), n in fates.items() if state == "skipped"}
+            )
+            expected += Counter({f"ended_{state}": n for state, n in ended.items()})
+            for stretch in SkippedRange.objects.filter(tenant_id=tenant_id, job__job_type=job_type):
+                expected[f"skipped_{stretch.reason}"] += stretch.count
+            found = Counter(
+                {kind: n for kind, n in counts.items() if kind.startswith(("ended_", "skipped_")) and n}
+            )
+            assert found == expected, job_type
+            assert counts["created"] - counts["withdrawn"] == triggers.count()
+            assert counts["started"] == len(attempts) == sum(counts[kind] for kind in LAG_BUCKETS)
+            told = len(attempts) - ended["lost"] - ended["stale"]
+            assert sum(counts[kind] for kind in DURATION_BUCKETS) == told
+            assert counts["dispatched"] == counts["started"] + counts["handed_back"] + counts["messages_lost"]
+            assert counts["cancelled"] == sum(n for (state, _), n in fates.items() if state == "cancelled")
+            buried = sum(n for kind, n in counts.items() if kind.startswith("buried_"))
+            # Only dead ones were replayed.
+            assert buried - counts["replayed"] == sum(n for (state, _), n in fates.items() if state == "dead")
+        every = Counter[str]()
+        for counts_of in recorded.values():
+            every.update(counts_of)
+        happened = {"retried", "replayed", "withdrawn", "cancelled", "messages_lost", "duplicates_prevented"}
+        happened |= {
+            "ended_lost",
+            "buried_exhausted",
+            "buried_permanent",
+            "skipped_misfire",
+            "skipped_frozen",
+        }
+        assert {kind for kind in happened if not every[kind]} == set()
+        totals = Counter[str]()
+        for counts_of in on_record(ActivityTotal).values():
+            totals.update(counts_of)
+        assert totals == every
+        assert Job.objects.count() > 0
+        return Trigger.objects.count()
