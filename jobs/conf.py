@@ -86,6 +86,10 @@ class EngineSettings(BaseSettings):
     history_days: int = Field(90, ge=1, le=3650)
     audit_days: int = Field(400, ge=1, le=3650, description="How long the audit trail is kept.")
 
+    metrics_tenants: int = Field(
+        20, ge=0, le=1000, description="Tenants, the busiest, with series of their own in /metrics."
+    )
+
     # Worker
     worker_lease_seconds: float = Field(30, ge=3, le=600)
     stop_grace_seconds: float = Field(

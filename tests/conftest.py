@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from jobs.handlers import registry
 from jobs.limits import Buckets, shared
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
-from jobs.store import db, history
+from jobs.store import db, partitions
 from jobs.telemetry import Outage
 from jobs.wakeups import sender
 from jobs.wakeups.sender import TIMEOUT_SECONDS
@@ -45,7 +45,7 @@ def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def attempts_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     """What Django empties after a test that commits are its own tables; that of the attempts is ours.
 
-    A test whose clock ran ahead may have had partitions dropped, too.
+    A test whose clock ran ahead may have had partitions dropped, of any table.
     """
     marker = request.node.get_closest_marker("django_db")
     if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
@@ -56,7 +56,8 @@ def attempts_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE jobs_attempt")
     factories.set_clock(timedelta())
-    history.ensure_partitions()
+    for table in partitions.ALL:
+        partitions.ensure(table)
 
 
 @pytest.fixture(autouse=True)

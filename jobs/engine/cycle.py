@@ -102,6 +102,7 @@ class Cycle:
         housekeeper = Housekeeper(
             retention=timedelta(days=settings.history_days),
             trail_retention=timedelta(days=settings.audit_days),
+            metric_tenants=settings.metrics_tenants,
             busy=lambda: self._busy,
         )
         second = timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""Housekeeping by the leader: tell of events, complete finished jobs, prepare and drop partitions, purge history.
+"""Housekeeping by the leader: tell of events, complete finished jobs, keep partitions and counts, purge history.
 
 Every chore is a step of its own (``jobs.engine.steps``), bounded, and may be repeated; what one pass leaves the next
 one takes.
@@ -13,9 +13,10 @@ from uuid import UUID
 
 from jobs.engine.notices import notify
 from jobs.engine.steps.step import Step
-from jobs.store import answers, events, history, operations, trail
+from jobs.store import answers, events, history, operations, partitions, trail
 from jobs.store import jobs as jobs_store
 from jobs.store.dispatch import messages as dispatch_messages
+from jobs.store.insight import rollup
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger
 from tenants.vault.signing import retire_signing_secrets
@@ -28,6 +29,9 @@ COMPLETE_AT_LAST_SECONDS = 10.0
 PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
 SIGN_EVERY_SECONDS = 60.0
+ROLL_UP_EVERY_SECONDS = NAME_EVERY_SECONDS = 60.0
+#: What takes longer than usual and may, as it comes seldom.
+LONG = timedelta(minutes=1)
 #: A full batch means more is waiting: come back soon, but let the others have their turn first.
 PURGE_AGAIN_SECONDS = 0.2
 BATCH = 1000
@@ -37,10 +41,17 @@ _START = UUID(int=0)
 
 
 class Housekeeper:
-    """Remembers how far the walks over finished jobs and timelines have come. ``busy``: on-time work fills batches."""
+    """Remembers how far the walks over finished jobs and timelines have come. ``busy``: on-time work fills batches.
+    ``metric_tenants``: how many tenants have series of their own in ``/metrics``.
+    """
 
     def __init__(
-        self, *, retention: timedelta, trail_retention: timedelta, busy: Callable[[], bool] = lambda: False
+        self,
+        *,
+        retention: timedelta,
+        trail_retention: timedelta,
+        metric_tenants: int = 20,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._retention = retention
         self._busy = busy
@@ -51,9 +62,14 @@ class Housekeeper:
         self.steps = [
             Step("notices", self._tell, every=TELL_EVERY_SECONDS),
             Step("complete", self._complete, every=COMPLETE_EVERY_SECONDS),
-            Step("partitions", self._partitions, every=PARTITIONS_EVERY_SECONDS, budget=timedelta(minutes=1)),
+            Step("partitions", self._partitions, every=PARTITIONS_EVERY_SECONDS, budget=LONG),
             Step("signing secrets", self._retire_secrets, every=PURGE_EVERY_SECONDS),
             Step("sign trail", self._sign_trail, every=SIGN_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
+            Step(
+                "roll up", self._roll_up, every=ROLL_UP_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS, budget=LONG
+            ),
+            Step("metric tenants", partial(self._name_tenants, metric_tenants), every=NAME_EVERY_SECONDS),
+            _purge("activity", partial(rollup.purge, **kept)),
             _purge("triggers", partial(history.purge_triggers, **kept)),
             _purge("effects", partial(history.purge_effects, **kept)),
             _purge("results", partial(history.purge_results, **kept)),
@@ -89,10 +105,21 @@ class Housekeeper:
         return False
 
     def _partitions(self, _: Any) -> bool:
-        for name in history.ensure_partitions():
-            log.info("partition created", name=name)
-        for name in history.drop_partitions(retention=self._retention):
+        for table in partitions.ALL:
+            for name in partitions.ensure(table):
+                log.info("partition created", name=name)
+        dropped = history.drop_partitions(retention=self._retention)
+        for name in dropped + rollup.drop(retention=self._retention):
             log.info("partition dropped", name=name)
+        return False
+
+    @staticmethod
+    def _roll_up(_: Any) -> bool:
+        return rollup.roll_up()
+
+    @staticmethod
+    def _name_tenants(places: int, _: Any) -> bool:
+        rollup.name_tenants(places=places)
         return False
 
     @staticmethod

@@ -3,7 +3,8 @@
 The owner's role makes the tables and grants (``manage.py migrate``, then ``grant_roles``); processes run under the
 other. That one reads the audit trail and appends to it, without a choice of place or number. It neither changes,
 deletes nor truncates a row of it or of its checkpoints, nor switches off the triggers that write it, for it owns
-neither these tables nor those they are on. It owns the attempts' partitions, which beats make and drop (ADR 3).
+neither these tables nor those they are on. It owns the tables that are partitioned by time, since beats
+make and drop their partitions (ADR 3).
 """
 
 from datetime import timedelta
@@ -12,7 +13,7 @@ from typing import Any
 from django.db import connection
 from psycopg import sql
 
-from jobs.store import db
+from jobs.store import db, partitions
 
 #: Tables that the application may only read and append to, in these columns alone.
 APPENDED = {
@@ -23,7 +24,7 @@ APPENDED = {
 }
 #: Tables that it may only read.
 READ = ("django_migrations",)
-ATTEMPTS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'jobs_attempt'::regclass"
+PARTITIONS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
 GRANTS = (
     "GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
     "GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}",
@@ -57,8 +58,10 @@ def grant(*, role: str, password: str | None, retention: timedelta) -> None:
             _run("GRANT SELECT ON {table} TO {role}", role, table=sql.Identifier(table))
         for table, columns in APPENDED.items():
             _run(f"GRANT INSERT ({columns}) ON {{table}} TO {{role}}", role, table=sql.Identifier(table))
-        for partition in ["jobs_attempt", *(name for (name,) in _rows(ATTEMPTS))]:
-            _run("ALTER TABLE {table} OWNER TO {role}", role, table=sql.Identifier(partition))
+        for partitioned in partitions.ALL:
+            of_it = [name for (name,) in _rows(PARTITIONS, partitioned.table)]
+            for table in (partitioned.table, *of_it):
+                _run("ALTER TABLE {table} OWNER TO {role}", role, table=sql.Identifier(table))
 
 
 def _make(role: str, password: str | None) -> None:

@@ -1,0 +1,59 @@
+"""Activity kept: minutes are rolled up to hours, both go when their time is over, and the busiest tenants are named.
+
+Each function is bounded, may be repeated, and may be done by two at once.
+"""
+
+from datetime import timedelta
+
+from jobs.core.activity import tenants_to_name
+from jobs.store import db, partitions
+from tenants.clock import database_now
+
+_SQL = db.queries("activity")
+#: So long after its end nothing is added to an hour any more: processes add to the present minute alone.
+GRACE = timedelta(minutes=2)
+#: How long counts are kept by the minute.
+BY_THE_MINUTE = timedelta(hours=48)
+#: What counts as a tenant's recent activity.
+RECENT = timedelta(minutes=5)
+
+
+def roll_up() -> bool:
+    """Roll the next hour up that is over. Returns whether there was one."""
+    for row in _SQL["next_hour"](grace=GRACE):
+        if row.is_over:
+            _SQL["roll_up"](hour=row.hour)
+            return True
+    return False
+
+
+def drop(*, retention: timedelta) -> list[str]:
+    """Drop partitions of minutes older than two days, as far as they are rolled up, and of hours past ``retention``.
+    Returns their names.
+    """
+    now = database_now()
+    rolled_until = min((row.hour for row in _SQL["next_hour"](grace=GRACE)), default=now)
+    minutes = partitions.drop(partitions.MINUTES, before=min(now - BY_THE_MINUTE, rolled_until))
+    return minutes + partitions.drop(partitions.HOURS, before=now - retention)
+
+
+def purge(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` counts of each table that are in no partition which is dropped. Returns how many."""
+    now = database_now()
+    rolled_until = min((row.hour for row in _SQL["next_hour"](grace=GRACE)), default=now)
+    # A whole partition goes at once: what is in one is left to that.
+    before = min(now - BY_THE_MINUTE - partitions.MINUTES.span, rolled_until)
+    minutes = _SQL["purge_minutes"](before=before, limit=limit)
+    hours = _SQL["purge_hours"](before=now - retention - partitions.HOURS.span, limit=limit)
+    return max(len(minutes), len(hours))
+
+
+def name_tenants(*, places: int) -> None:
+    """Let the busiest tenants, ``places`` at most, have series of their own in ``/metrics``."""
+    rows = _SQL["busiest"](span=RECENT, limit=2 * places)
+    named = {row.tenant_id: row.count for row in rows if row.named}
+    candidates = {row.tenant_id: row.count for row in rows}
+    chosen = tenants_to_name(named, candidates, places=places)
+    if new := sorted(chosen - named.keys()):
+        _SQL["name_tenants"](tenant_ids=new)
+    _SQL["unname_tenants"](tenant_ids=sorted(chosen))

@@ -1,0 +1,136 @@
+"""Partitions by time: made ahead, and dropped past retention, of the attempts and of the activity counts.
+
+A default partition takes what no other does: a clock far off, or weeks without a beat to prepare any. What somebody's
+lock prevents, or the role's want of rights, is left for another time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from django.db import connection
+from psycopg import sql
+
+from jobs.store import db
+from jobs.telemetry import get_logger
+from tenants.clock import database_now
+
+log = get_logger()
+_SQL = db.queries("partitions")
+#: How long a change of partitions may keep those who write waiting.
+LOCK_TIMEOUT = "100ms"
+#: A Monday, so that a week's partition spans an ISO week in UTC.
+_ORIGIN = datetime(2001, 1, 1, tzinfo=UTC)
+_CREATE = (
+    "CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = 50)",
+    "WITH moved AS (DELETE FROM {rest} WHERE {column} >= {start} AND {column} < {end} RETURNING *) "
+    "INSERT INTO {name} SELECT * FROM moved",
+    "ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A table, the column that says which partition a row is in, the ``span`` of one, and how many are made ahead.
+
+    ``rows`` names in the log what is kept in one table where partitions cannot be made.
+    """
+
+    table: str
+    column: str
+    span: timedelta
+    ahead: int
+    rows: str
+
+    def starts(self, now: datetime, *, ahead: int) -> Iterator[datetime]:
+        """Where the present partition and the next ``ahead`` begin."""
+        first = now - (now - _ORIGIN) % self.span
+        return (first + self.span * number for number in range(ahead + 1))
+
+    def name_of(self, start: datetime) -> str:
+        return f"{self.table}_{start.astimezone(UTC):%Y%m%d}"
+
+
+ATTEMPTS = Partitioned("jobs_attempt", "started_at", timedelta(days=7), 4, "attempts")
+MINUTES = Partitioned("jobs_activityminute", "minute", timedelta(days=1), 2, "counts by the minute")
+HOURS = Partitioned("jobs_activityhour", "hour", timedelta(days=7), 2, "counts by the hour")
+ALL = (ATTEMPTS, MINUTES, HOURS)
+
+
+def ensure(of: Partitioned, *, ahead: int | None = None) -> list[str]:
+    """Create the present partition and those ahead. Returns the names of those created. May be repeated."""
+    if not _may_change(of):
+        return []
+    existing = {row.name for row in _SQL["partitions"](table=of.table)}
+    starts = of.starts(database_now(), ahead=of.ahead if ahead is None else ahead)
+    return [
+        of.name_of(start)
+        for start in starts
+        if of.name_of(start) not in existing and _unless_locked(partial(_create, of, start))
+    ]
+
+
+def drop(of: Partitioned, *, before: datetime) -> list[str]:
+    """Drop the partitions that end by ``before``. Returns their names."""
+    if not _may_change(of):
+        return []
+    past = [
+        row.name
+        for row in _SQL["partitions"](table=of.table)
+        if row.upper_bound and row.upper_bound <= before
+    ]
+    return [name for name in past if _unless_locked(partial(_drop, name))]
+
+
+def _may_change(of: Partitioned) -> bool:
+    [row] = _SQL["may_partition"](table=of.table)
+    if not row.may:
+        log.error(
+            f"partitions of the {of.rows} can be neither made nor dropped: they are kept indefinitely, in one table",
+            remedy=f"GRANT CREATE ON SCHEMA {row.schema} TO {row.role}; ALTER TABLE {of.table} OWNER TO {row.role}",
+        )
+    return bool(row.may)
+
+
+def _unless_locked(change: Callable[[], bool]) -> bool:
+    """What ``change`` returns; False where it would wait. Claims queue up behind its lock, and it behind any reader."""
+    try:
+        with db.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            return change()
+    except db.StatementFailed as error:
+        log.info("partitions postponed", error=str(error).strip())
+        return False
+
+
+def _create(of: Partitioned, start: datetime) -> bool:
+    """Create one, with what the default partition took in its stead; False: another beat was faster.
+
+    Attached rather than created in place, because that lets those who write go on meanwhile.
+    """
+    rest = f"{of.table}_default"
+    parts = {
+        "table": sql.Identifier(of.table),
+        "column": sql.Identifier(of.column),
+        "name": sql.Identifier(of.name_of(start)),
+        "rest": sql.Identifier(rest),
+        "start": sql.Literal(start.isoformat()),
+        "end": sql.Literal((start + of.span).isoformat()),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SQL("LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE").format(**parts))
+        cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [of.name_of(start)])
+        if cursor.fetchone()[0]:
+            return False
+        for statement in _CREATE:
+            cursor.execute(sql.SQL(statement).format(**parts))
+    return True
+
+
+def _drop(name: str) -> bool:
+    # Not detached concurrently: Postgres does not where there is a default partition.
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
+    return True
