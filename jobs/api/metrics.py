@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobs.api.views.health import broker_answers
+from jobs.api.views.health import broker_answers, database_answers
 from jobs.store import db
 from jobs.store.insight.metrics import Figures, figures
 from jobs.store.insight.workers import shared_names
@@ -28,6 +28,8 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 KEPT_SECONDS = 5.0
+#: A page that takes longer to make waits for a database that is frozen. Prometheus gives a scrape up after ten.
+PATIENCE_SECONDS = 3.0
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What Prometheus and curl send of themselves. Any other header may be a proxy's, whose own address says nothing.
 _PLAIN = {
@@ -37,17 +39,24 @@ _PLAIN = {
 
 
 class _Kept:
-    """The page as it was last made. One thread makes it; others wait for it, or get what is young enough."""
+    """The page as it was last made. One thread makes it; others wait for it, or get what is young enough.
+
+    To those who wait for longer than ``PATIENCE_SECONDS`` the database is away.
+    """
 
     def __init__(self) -> None:
         self._lock, self._text, self._until = Lock(), b"", 0.0
 
     def page(self) -> bytes:
-        with self._lock:
+        if not self._lock.acquire(timeout=PATIENCE_SECONDS):
+            return _exposition_of(None)
+        try:
             if time.monotonic() >= self._until:
                 self._text = exposition()
                 self._until = time.monotonic() + KEPT_SECONDS
             return self._text
+        finally:
+            self._lock.release()
 
     def forget(self) -> None:
         self._until = 0.0
@@ -84,12 +93,19 @@ def may_read(request: HttpRequest) -> bool:
 
 def exposition() -> bytes:
     """The page as it is now."""
-    registry = CollectorRegistry(auto_describe=False)
+    # One that is frozen lets a statement wait for ever; it is asked by a connection that does not.
+    if database_answers() is None:
+        return _exposition_of(None)
     try:
         found: Figures | None = figures()
     except db.TRANSIENT as error:
         log.warning("database away", what="metrics", error=str(error).strip().splitlines()[:1])
         found = None
+    return _exposition_of(found)
+
+
+def _exposition_of(found: Figures | None) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(found, broker=broker_answers()))
     return generate_latest(registry)
 

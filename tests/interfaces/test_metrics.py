@@ -1,5 +1,6 @@
 """``/metrics``: what it tells, to whom, and that it costs the database little."""
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,20 @@ class TestWhatItTells:
         monkeypatch.setattr(metrics, "figures", away)
         monkeypatch.setattr(metrics, "broker_answers", lambda: False)
         assert samples(client) == {("up",): 0, ("broker_up",): 0}
+
+    def test_is_that_a_frozen_database_is_away(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        # It takes connections, as the kernel does for a process that stands still, and never answers.
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            there = {"host": "127.0.0.1", "port": frozen.getsockname()[1], "dbname": "any", "user": "any"}
+            monkeypatch.setattr(connection, "get_connection_params", lambda: there)
+            assert samples(client) == {("up",): 0, ("broker_up",): 1}
+
+    def test_is_so_to_others_while_one_waits_for_a_database_that_froze(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.05)
+        with metrics.kept._lock:
+            assert samples(client) == {("up",): 0, ("broker_up",): 1}
 
 
 class TestWhoMayReadIt:

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ASK = """
 import django; django.setup()
 from django.db import connection
-from jobs.api.views.health import _database_answers
+from jobs.api.views.health import database_answers
 from scheduler_project.sessions import refuse_shared_sessions
 refuse_shared_sessions()
-assert _database_answers()
+assert database_answers()
 with connection.cursor() as cursor:
     for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
         cursor.execute(f"SHOW {name}")

@@ -34,7 +34,7 @@ def readyz(_: HttpRequest) -> JsonResponse:
     ``rates``: away when there are limits and Redis does not count them; ``reason`` then says what that means.
     ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
     """
-    clock, broker = _database_answers(), broker_answers()
+    clock, broker = database_answers(), broker_answers()
     if clock:
         _drift.note(clock)
     rates = (
@@ -68,8 +68,8 @@ def _word(answers: bool) -> str:
     return "ok" if answers else "away"
 
 
-def _database_answers() -> Reading | None:
-    """What its answer says of our clock; None when there is none."""
+def database_answers() -> Reading | None:
+    """What its answer says of our clock; None when there is none within two seconds or so."""
     # A connection of its own: the process's pooled one may hang on a network that is gone.
     bounded = {
         "connect_timeout": _PATIENCE_SECONDS,
