@@ -11,9 +11,8 @@ import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.signals import connection_created
 
-from jobs.telemetry import get_logger
+from jobs.store import db
 
-log = get_logger()
 #: A server or a lock that hangs must not hang us without end.
 WAITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s"}
 #: Parameters that only Django's own connections have.
@@ -63,7 +62,7 @@ def refuse_shared_sessions() -> None:
         ):
             shared = any(_is_shared(ours, other) for _ in range(_ROUNDS))
     except psycopg.Error as error:
-        log.warning("database away", what="sessions", error=str(error).strip().splitlines()[:1])
+        db.note_away(error, what="sessions")
         return
     if shared:
         raise SharedSessions

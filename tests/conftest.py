@@ -80,6 +80,7 @@ def hasty_redis(monkeypatch: pytest.MonkeyPatch, redis_has_time: None) -> None:
 def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """No outage of the database is told of as over in the next test."""
     monkeypatch.setattr(db, "_outage", Outage("database away"))
+    monkeypatch.setattr(db, "_given_up", Outage("statement failed"))
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from jobs.store import db
 from jobs.telemetry import OUTAGE_LINE_SECONDS, Outage, Sampled, outage
 from jobs.telemetry.sampling import MAX_LINES_A_SECOND
 from stage.waiting import wait_until
+from tenants.models import Tenant
 
 Said = Callable[[], list[dict[str, Any]]]
 
@@ -50,6 +51,13 @@ class TestAnOutage:
         assert (first["event"], first["error"], first["what"]) == ("thing away", "refused", "finish")
         assert [(line["failures"], line["seconds"]) for line in (second, third)] == [(161, 10), (321, 20)]
         assert (last["event"], last["failures"], last["seconds"]) == ("thing away: over", 400, 25.0)
+
+    def test_says_at_its_end_what_it_cost(self, said) -> None:
+        outage = Outage("thing away", whose="ours")
+        outage.failed(OSError("refused"))
+        outage.over(lost=3)
+        last = said()[-1]
+        assert (last["event"], last["whose"], last["lost"]) == ("thing away: over", "ours", 3)
 
     def test_that_comes_and_goes_writes_no_more_than_one_that_stays(self, said, pass_time) -> None:
         outage = Outage("thing away")
@@ -165,3 +173,22 @@ def test_a_database_is_back_with_the_next_statement_that_goes_well(said, monkeyp
     db.until_connected(act, patience_seconds=20, what="read")
     assert len(tries) == 2
     assert [line["event"] for line in said()] == ["database away", "database away: over"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_is_back_with_the_next_connection_for_whoever_asks_by_the_orm(said) -> None:
+    db.note_away(OperationalError("gone"), what="api")
+    connection.close()
+    Tenant.objects.exists()
+    assert [line["event"] for line in said()] == ["database away", "database away: over"]
+
+
+@pytest.mark.django_db
+def test_statements_that_are_given_up_are_told_of_as_an_outage_too(said) -> None:
+    one = db.Query("one", "SELECT 1 AS one")
+    for _ in range(50):
+        db.note_away(db.StatementFailed("canceling statement due to lock timeout"), what="claim")
+    one()
+    first, over = said()
+    assert (first["event"], first["what"]) == ("statement failed", "claim")
+    assert (over["event"], over["failures"]) == ("statement failed: over", 50)

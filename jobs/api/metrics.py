@@ -24,9 +24,7 @@ from jobs.api.views.health import broker_answers, database_answers
 from jobs.store import db
 from jobs.store.insight.metrics import Figures, figures
 from jobs.store.insight.workers import shared_names
-from jobs.telemetry import get_logger
 
-log = get_logger()
 KEPT_SECONDS = 5.0
 #: A page that takes longer to make waits for a database that is frozen. Prometheus gives a scrape up after ten.
 PATIENCE_SECONDS = 3.0
@@ -99,7 +97,7 @@ def exposition() -> bytes:
     try:
         found: Figures | None = figures()
     except db.TRANSIENT as error:
-        log.warning("database away", what="metrics", error=str(error).strip().splitlines()[:1])
+        db.note_away(error, what="metrics")
         found = None
     return _exposition_of(found)
 

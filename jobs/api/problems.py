@@ -8,10 +8,10 @@ with ``Retry-After``; what nobody foresaw is a 500 without particulars, logged b
 import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
-from django.db import InterfaceError, InternalError, OperationalError
+from django.db import InternalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.views import defaults
@@ -33,9 +33,9 @@ from jobs.core.errors import (
 )
 from jobs.engine.pull import StaleFence
 from jobs.store import db
-from jobs.telemetry import current_request_id, get_logger
+from jobs.telemetry import current_request_id
 
-log = get_logger()
+T = TypeVar("T", bound=HttpResponseBase)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 #: After which a request that found no place to wait in may come again.
@@ -62,7 +62,10 @@ def _document(status: int, detail: str, *, instance: str, kind: str = "", **memb
 
 
 def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """DRF's exception handler. None hands what nobody foresaw on to Django, which logs it and asks ``server_error``."""
+    """DRF's exception handler. None hands what nobody foresaw on to Django, which logs it and asks ``server_error``.
+
+    A database that is away is told of as one outage, not by Django for each call.
+    """
     answer = _translate(error)
     if answer is None:
         return None
@@ -70,7 +73,21 @@ def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | 
     headers = members.pop("headers", {})
     request = context.get("request")
     body = problem(status, detail, instance=request.path if request else "", **members)
-    return Response(body, status=status, headers=headers, content_type=MEDIA_TYPE)
+    response = Response(body, status=status, headers=headers, content_type=MEDIA_TYPE)
+    return without_line(response) if is_away(error) else response
+
+
+def is_away(error: Exception) -> bool:
+    """Whether ``error`` says that the database is away, or gave a statement up."""
+    return isinstance(error, (Unavailable, *db.TRANSIENT)) or (
+        isinstance(error, InternalError) and db.is_away(error)
+    )
+
+
+def without_line(response: T) -> T:
+    """``response``, which Django is not to log: its reason is in the log already."""
+    response._has_been_logged = True  # type: ignore[attr-defined] # as Django marks what it has logged
+    return response
 
 
 def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
@@ -121,9 +138,7 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
         case Crowded():
             headers = {"Retry-After": str(CROWDED_SECONDS)}
             return (429 if error.own else 503), str(error), {"headers": headers}
-        case Unavailable() | OperationalError() | InterfaceError() | db.StatementFailed():
-            return _unavailable(error)
-        case InternalError() if db.is_away(error):
+        case _ if is_away(error):
             return _unavailable(error)
         case exceptions.ValidationError():
             errors = _errors(bounded(_flat(error.detail)))
@@ -135,7 +150,7 @@ def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
 
 
 def _unavailable(error: Exception) -> tuple[int, str, dict[str, Any]]:
-    log.warning("database away", what="api", error=str(error).strip().splitlines()[:1])
+    db.note_away(error, what="api")
     detail = "The database did not answer; nothing is known to have changed. Try again."
     return 503, detail, {"headers": {"Retry-After": str(RETRY_AFTER_SECONDS)}}
 

@@ -1,6 +1,5 @@
 """The buckets as one process sees them: its accounts, and the thread that exchanges them with Redis."""
 
-import math
 import os
 import threading
 import time
@@ -14,7 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from jobs.limits.buckets import ASK_AGAIN_SECONDS, Account, Bucket
 from jobs.limits.exchange import Answer, Line, Request, Wire, failure_of
-from jobs.telemetry import get_logger
+from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
 #: How long a caller waits for Redis in all, however many buckets it asks about.
@@ -22,7 +21,6 @@ BUDGET_SECONDS = 0.1
 #: While exchanges take longer than this, callers do not wait for them at all.
 SLOW_SECONDS = 0.05
 RETRY_AFTER_SECONDS = 1.0
-SAY_EVERY_SECONDS = 10.0
 #: The thread ends when it has had nothing to say for so long.
 IDLE_SECONDS = 10.0
 MAX_ACCOUNTS = 50_000
@@ -57,8 +55,8 @@ class Buckets:
         self._requests: list[Request] = []
         self._began_at: float | None = None
         self._last_seconds = 0.0
-        self._away_since: float | None = None
-        self._said_at = self._said_slow_at = -math.inf
+        self._away = False
+        self._outage, self._slowness = Outage("rate limits away"), Outage("rate limits slow")
         self._forgot_at = time.monotonic()
         self.counted_alone = self.tampered = 0
 
@@ -70,7 +68,7 @@ class Buckets:
         """Whether Redis does not answer soon: it is away, or slow."""
         began_at = self._began_at
         running = 0.0 if began_at is None else time.monotonic() - began_at
-        return self._away_since is not None or max(running, self._last_seconds) > SLOW_SECONDS
+        return self._away or max(running, self._last_seconds) > SLOW_SECONDS
 
     def available(self, bucket: Bucket) -> int | None:
         """How many tokens there are; None while Redis cannot be asked."""
@@ -160,7 +158,7 @@ class Buckets:
         return account
 
     def _spend(self, account: Account, count: int, now: float) -> None:
-        if self._away_since is not None:
+        if self._away:
             self.counted_alone += count
         account.spend(count, now)
         self._note(account)
@@ -238,7 +236,7 @@ class Buckets:
         with self._changed:
             now = time.monotonic()
             self._last_seconds, self._began_at = now - (self._began_at or now), None
-            self._tell(failure, now)
+            self._note_answer(failure)
             for line, answer in zip(lines, answers, strict=not failure):
                 line.settle(answer.held, answer.full_in, now)
             for line in lines:
@@ -259,22 +257,18 @@ class Buckets:
             some = [line.account.bucket.key for line in lines[:10]]
             log.error("rate limits tampered with", buckets=some, times=self.tampered)
 
-    def _tell(self, failure: Exception | None, now: float) -> None:
-        """Log the start and the end of an outage, and that it lasts; and that Redis is slow."""
-        if failure is None:
-            if self._last_seconds > SLOW_SECONDS and now - self._said_slow_at >= SAY_EVERY_SECONDS:
-                self._said_slow_at = now
-                log.warning("rate limits slow", exchange_seconds=round(self._last_seconds, 3))
-            if self._away_since is not None:
-                log.info("rate limits back", after_seconds=round(now - self._away_since, 1))
-            self._away_since, self._said_at = None, -math.inf
-            return
-        self._away_since = now if self._away_since is None else self._away_since
-        if now - self._said_at >= SAY_EVERY_SECONDS:
-            self._said_at = now
+    def _note_answer(self, failure: Exception | None) -> None:
+        self._away = failure is not None
+        if failure is not None:
             # A Redis that answers and refuses is not away: out of memory, read-only, without the right to the script.
-            what = "rate limits refused" if isinstance(failure, ResponseError) else "rate limits away"
-            log.warning(what, error=str(failure), counted_alone=self.counted_alone)
+            refused = isinstance(failure, ResponseError)
+            self._outage.failed(failure, refused=refused, counted_alone=self.counted_alone)
+            return
+        self._outage.over(counted_alone=self.counted_alone)
+        if self._last_seconds > SLOW_SECONDS:
+            self._slowness.failed(TimeoutError(f"An exchange took {self._last_seconds:.3f} s."))
+        else:
+            self._slowness.over()
 
     def _forget(self, now: float) -> None:
         """Forget what tells nothing, once a second; and the longest unused beyond ``MAX_ACCOUNTS``."""

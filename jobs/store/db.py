@@ -33,9 +33,8 @@ from django.db.utils import DEFAULT_DB_ALIAS
 from psycopg.abc import Buffer, Loader
 from psycopg.pq import Format, TransactionStatus
 
-from jobs.telemetry import Outage, get_logger
+from jobs.telemetry import Outage
 
-log = get_logger()
 T = TypeVar("T")
 #: No statement of a beat waits longer for a lock: the rows of all tenants meet in its statements.
 LOCK_PATIENCE = timedelta(milliseconds=50)
@@ -45,7 +44,8 @@ IDLE_PATIENCE = timedelta(seconds=5)
 KEEP_AFTER = 2
 _keeping = False
 DISCONNECTED = (OperationalError, InterfaceError)
-_outage = Outage("database away")
+#: One each for the process, whoever meets them: the database is away; it is there and gives statements up.
+_outage, _given_up = Outage("database away"), Outage("statement failed")
 #: SQLSTATEs of a server that is there and as good as away: it is going down, or coming up; it ended our connection, or
 #: our transaction, for idling, as it does when it was frozen itself; it is a standby that is not promoted yet. The last
 #: two are InternalErrors to Django, as are faults of ours. To these comes class 08, of broken connections.
@@ -100,7 +100,7 @@ class Query:
         values = {name: _literal(value) for name, value in parameters.items()}
         with _told_apart():
             rows = self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
-        _outage.over()
+        note_answer()
         return rows
 
     def prepared(self, **parameters: Any) -> list[Any]:
@@ -112,7 +112,7 @@ class Query:
         connection.close_if_health_check_failed()
         with _told_apart():
             rows = self._kept(parameters)
-        _outage.over()
+        note_answer()
         return rows
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
@@ -345,11 +345,29 @@ def disconnect() -> None:
 
 
 def note_away(error: BaseException, *, what: str) -> None:
-    """Tell of a ``TRANSIENT`` that is waited out. The next statement that goes well ends an outage."""
-    if isinstance(error, StatementFailed):
-        log.warning("statement failed", what=what, error=str(error).strip().splitlines()[:1])
-    else:
-        _outage.failed(error, what=what)
+    """Tell of a ``TRANSIENT``, or any other sign of a server that is away.
+
+    The next statement that goes well ends an outage, and so does the next connection: what asks by the ORM alone gives
+    no other sign.
+    """
+    given_up = isinstance(error, StatementFailed) or (
+        isinstance(error, OperationalError) and not is_away(error)
+    )
+    (_given_up if given_up else _outage).failed(error, what=what)
+
+
+def note_answer() -> None:
+    """The server answered."""
+    _outage.over()
+    _given_up.over()
+
+
+def _note_connection(connection: Any, **_: Any) -> None:
+    if connection.alias == DEFAULT_DB_ALIAS:
+        note_answer()
+
+
+connection_created.connect(_note_connection, dispatch_uid="carillon-outage")
 
 
 def until_connected(action: Callable[[], T], *, patience_seconds: float, what: str) -> T:

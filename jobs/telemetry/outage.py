@@ -41,11 +41,13 @@ class Outage:
             self._event, error=text[0] if text else type(error).__name__, **self._keys, **again, **keys
         )
 
-    def over(self) -> None:
+    def over(self, **keys: Any) -> None:
         """It answered. Costs nothing while it was not away."""
         if self._since is None:
             return
         since, self._since = self._since, None
         if self._told:
             seconds = round(time.monotonic() - since, 1)
-            _log.warning(f"{self._event}: over", failures=self._failures, seconds=seconds, **self._keys)
+            _log.warning(
+                f"{self._event}: over", failures=self._failures, seconds=seconds, **self._keys, **keys
+            )

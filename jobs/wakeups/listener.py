@@ -11,10 +11,9 @@ from typing import Any
 
 from redis import RedisError
 
-from jobs.telemetry import get_logger
+from jobs.telemetry import Outage
 from jobs.wakeups.channel import Channel, Kind, our_channel
 
-log = get_logger()
 #: A server silent for this long is pinged; after as long again without an answer the connection counts as dead.
 QUIET_SECONDS = 5.0
 RECONNECT_SECONDS = 1.0
@@ -30,7 +29,7 @@ class Listener:
             end.setblocking(False)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
-        self._away = False
+        self._outage = Outage("wake-ups cannot be heard")
 
     def fileno(self) -> int:
         return self._reader.fileno()
@@ -63,9 +62,8 @@ class Listener:
             try:
                 self._hear_out(channel)
             except (RedisError, OSError) as error:
-                if not self._away and not self._closed.is_set():
-                    self._away = True
-                    log.warning("wake-ups cannot be heard", error=str(error))
+                if not self._closed.is_set():
+                    self._outage.failed(error)
             self._closed.wait(RECONNECT_SECONDS)
 
     def _hear_out(self, channel: Channel) -> None:
@@ -84,9 +82,8 @@ class Listener:
                 asked = message is None
 
     def _notify(self, message: dict[str, Any]) -> None:
-        if self._away and message["type"] == "subscribe":
-            self._away = False
-            log.info("wake-ups are heard again")
+        if message["type"] == "subscribe":
+            self._outage.over()
         try:
             self._writer.send(b"\0")
         except BlockingIOError:

@@ -11,10 +11,9 @@ from django.db import connection, transaction
 from redis import RedisError
 
 from jobs.conf import engine_settings
-from jobs.telemetry import get_logger
+from jobs.telemetry import Outage
 from jobs.wakeups.channel import COALESCE_SECONDS, Channel, our_channel
 
-log = get_logger()
 #: No step of sending (connecting, publishing) takes longer; Redis answers within a millisecond or is in trouble.
 TIMEOUT_SECONDS = 0.1
 #: After a failure nothing is sent for this long, and for so many times as long as the failure itself took: however
@@ -60,6 +59,7 @@ class Sender:
         self._wanted = False
         self._silent_until = 0.0
         self._away = False
+        self._outage = Outage("wake-ups cannot be sent")
         self.counts: Counter[str] = Counter()
 
     def send(self) -> None:
@@ -92,17 +92,15 @@ class Sender:
 
     def _note_sent(self) -> None:
         self.counts["sent"] += 1
-        if self._away:
-            self._away = False
-            log.info("wake-ups are sent again", lost=self.counts["lost"])
+        self._away = False
+        self._outage.over(lost=self.counts["lost"])
 
     def _note_lost(self, error: Exception, *, began: float) -> None:
         self.counts["lost"] += 1
         now = time.monotonic()
         self._silent_until = now + max(PAUSE_SECONDS, PAUSE_FACTOR * (now - began))
-        if not self._away:
-            self._away = True
-            log.warning("wake-ups cannot be sent", error=str(error))
+        self._away = True
+        self._outage.failed(error)
 
 
 @cache

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty
-from typing import Any
+from typing import Any, cast
 
 from amqp.exceptions import AMQPNotImplementedError
 from celery import bootsteps
@@ -25,8 +25,10 @@ from celery.worker.consumer.tasks import Tasks
 from kombu.common import ignore_errors
 from kombu.log import get_logger
 
-log = get_logger(__name__)
+from jobs.telemetry import Outage
 
+log = get_logger(__name__)
+_outage = Outage("broker away")
 FLUSH_SECONDS = 0.25
 #: Events in one message at most: some 100 kB.
 MAX_EVENTS = 240
@@ -52,7 +54,17 @@ def without_contents(record: logging.LogRecord) -> bool:
     return True
 
 
-logging.getLogger(complaints.__name__).addFilter(without_contents)
+def as_an_outage(record: logging.LogRecord) -> bool:
+    """A filter of Celery's log: that the broker is away is told of as all outages are, not at every try."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    if record.msg == complaints.CONNECTION_ERROR or complaints.CONNECTION_RETRY in args:
+        _outage.failed(cast(BaseException, args[1]))
+        return False
+    return True
+
+
+for _filter in (without_contents, as_an_outage):
+    logging.getLogger(complaints.__name__).addFilter(_filter)
 
 
 class Consumer(CelerysConsumer):
@@ -75,6 +87,11 @@ class Consumer(CelerysConsumer):
         for step in self.steps:
             if isinstance(step, Tasks):
                 step.qos_global = partial(count_prefetch, celerys=step.qos_global)
+
+    def connect(self) -> Any:
+        connected = super().connect()
+        _outage.over()
+        return connected
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Quorum queues refuse a prefetch count for the worker, with the connection. The next one has it by queue.

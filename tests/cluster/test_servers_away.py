@@ -3,6 +3,10 @@
 One cluster goes through all of it, as each test leaves it running.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+from urllib.error import HTTPError
+
 import pytest
 
 from stage.waiting import wait_until
@@ -36,6 +40,17 @@ def flows(receiver: Receiver, *, within: float) -> None:
     wait_until(lambda: len(receiver.deliveries) >= enough, timeout=within, what="deliveries to flow")
 
 
+def outages(stage: Stage, before: int, event: str, *, of: Sequence[str]) -> Counter[str]:
+    """How many lines told of an outage, by process, once all of these processes have told of its end too."""
+
+    def told(what: str) -> Counter[str]:
+        lines = stage.log_path.read_text()[before:].splitlines()
+        return Counter(line.split()[0] for line in lines if what in line)
+
+    wait_until(lambda: set(of) <= told(f"{event}: over").keys(), 60, what=f"the end of {event!r} from {of}")
+    return told(event)
+
+
 class TestServersAway:
     def test_keeps_its_connections_from_message_to_message(self, stage, receiver):
         backends = (
@@ -49,16 +64,23 @@ class TestServersAway:
 
     def test_resumes_unaided_after_postgres_restarts(self, stage, servers, receiver):
         _, postgres, _ = servers
-        pids = stage.pids("")
+        pids, before = stage.pids(""), len(stage.log_path.read_text())
         postgres.stop()
         wait_until(lambda: stage.readiness() == "unavailable", timeout=20, what="readyz to say so")
+        for _ in range(20):
+            with pytest.raises(HTTPError):
+                stage.call("GET", "/jobs", key=stage.key)
         postgres.start()
         flows(receiver, within=60)
+        stage.call("GET", "/jobs", key=stage.key)
+        told = outages(stage, before, "database away", of=("web", "beat1", "beat2", "worker1"))
+        assert told["web"] < 20, "a line a call"
+        assert "Service Unavailable" not in stage.log_path.read_text()[before:]
         assert stage.pids("") == pids, "a process had to be restarted"
 
     def test_resumes_unaided_after_redis_comes_back_empty(self, stage, servers, receiver):
         data_dir, _, redis = servers
-        pids = stage.pids("")
+        pids, before = stage.pids(""), len(stage.log_path.read_text())
         redis.stop()
         for leftover in (data_dir / "redis").glob("*.aof"):
             leftover.unlink()
@@ -66,4 +88,9 @@ class TestServersAway:
         assert stage.call("GET", "/jobs", key=stage.key)["results"], "the API works without the broker"
         redis.start()
         flows(receiver, within=60)
+        assert stage.readiness() == "ok"
+        outages(stage, before, "broker away", of=("web", "worker1"))
+        assert "Cannot connect to" not in stage.log_path.read_text()[before:], (
+            "Celery's own line at every try"
+        )
         assert stage.pids("") == pids, "a process had to be restarted"

@@ -1,5 +1,6 @@
 """Our consumer publishes task events in lots, and takes one message ahead where these are short."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -9,8 +10,11 @@ from uuid import uuid4
 import pytest
 from amqp.exceptions import AMQPNotImplementedError
 from celery.worker import state
+from celery.worker.consumer import Consumer as CelerysConsumer
+from celery.worker.consumer import consumer as complaints
 from kombu import Queue
 
+from jobs.telemetry import Outage
 from scheduler_project.celery import app
 from scheduler_project.worker import consumer
 from scheduler_project.worker.consumer import (
@@ -236,3 +240,20 @@ class TestClose:
         monkeypatch.setattr(consumer.state, "should_stop", None)
         stopping.worker.on_close()
         assert stopping.channel._in_poll
+
+
+class TestABrokerThatIsAway:
+    def test_is_told_of_as_one_outage(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(consumer, "_outage", Outage("broker away"))
+        celerys, away = logging.getLogger(complaints.__name__), ConnectionError("refused")
+        celerys.warning("%s (%r)", complaints.CONNECTION_RETRY, away)
+        for number in range(30):
+            celerys.error(complaints.CONNECTION_ERROR, "redis://", away, f"Trying again... ({number}/100)")
+        connected = Mock()
+        monkeypatch.setattr(CelerysConsumer, "connect", lambda _: connected)
+        assert Consumer.connect(Mock(spec=Consumer)) is connected
+        first, over = [record.msg for record in caplog.records]
+        assert (first["event"], first["error"]) == ("broker away", "refused")
+        assert (over["event"], over["failures"]) == ("broker away: over", 31)

@@ -128,6 +128,18 @@ class TestBuckets:
         assert alone.available(mine) is None
         assert alone.counted_alone == 5
 
+    def test_tell_of_a_redis_that_is_away_once_and_of_its_end(
+        self, buckets: Buckets, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        away, mine = Buckets(url=NOBODY), new_bucket()
+        for _ in range(3):
+            away.available(mine)
+        away._wire = buckets._wire
+        wait_until(lambda: away.available(mine) is not None, 30, what="an answer")
+        told = [record.msg for record in caplog.records if record.name == "carillon"]
+        assert [line["event"] for line in told] == ["rate limits away", "rate limits away: over"]
+        assert told[0]["refused"] is False
+
     def test_go_on_after_a_defect_in_an_exchange(
         self, buckets: Buckets, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -17,6 +17,7 @@ from django.conf import settings as django_settings
 from django.db import connection, transaction
 
 from jobs.handlers import RetryAfter
+from jobs.telemetry import outage
 from jobs.wakeups import Listener, Sleep, listener, sender, wake_beats
 from jobs.wakeups.channel import COALESCE_SECONDS, Channel, our_channel
 from jobs.wakeups.sender import Sender
@@ -76,6 +77,10 @@ def mute() -> Iterator[tuple[Channel, socket.socket]]:
     """A server that lets everybody connect and answers nobody."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield Channel(f"redis://127.0.0.1:{server.getsockname()[1]}/0", "x"), server
+
+
+def said(log: Mock) -> list[str]:
+    return [call.args[0] for call in log.warning.call_args_list]
 
 
 class TestWakeBeats:
@@ -152,7 +157,7 @@ class TestSender:
         self, redis_of_our_own: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         log = Mock()
-        monkeypatch.setattr(sender, "log", log)
+        monkeypatch.setattr(outage, "_log", log)
         sending = Sender(Channel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x"))
         sending.send()
         client, sending._client = sending._client, Mock()
@@ -160,11 +165,12 @@ class TestSender:
         sending._client.publish.assert_not_called()
         sending._client, sending._silent_until = client, 0.0
         sending.send()
-        assert (sending.counts["lost"], log.warning.call_count) == (3, 1)
+        assert (sending.counts["lost"], said(log)) == (3, ["wake-ups cannot be sent"])
         redis_of_our_own.start()
         sending._silent_until = 0.0
         sending.send()
-        assert (sending.counts["sent"], log.info.call_count) == (1, 1)
+        assert sending.counts["sent"] == 1
+        assert said(log) == ["wake-ups cannot be sent", "wake-ups cannot be sent: over"]
 
     @pytest.mark.usefixtures("hasty_redis")
     def test_keeps_silent_the_longer_the_longer_redis_kept_it_waiting(
@@ -208,7 +214,7 @@ class TestListener:
     ) -> None:
         monkeypatch.setattr(listener, "RECONNECT_SECONDS", 0.02)
         log = Mock()
-        monkeypatch.setattr(listener, "log", log)
+        monkeypatch.setattr(outage, "_log", log)
         channel = Channel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x")
         redis_of_our_own.start()
         found = listening(channel)
@@ -218,7 +224,9 @@ class TestListener:
         wait_until(found.heard)
         Sender(channel).send()
         wait_until(found.heard)
-        assert (log.warning.call_count, log.info.call_count) == (1, 1)
+        assert said(log)[0] == "wake-ups cannot be heard"
+        assert said(log)[-1] == "wake-ups cannot be heard: over"
+        assert len(said(log)) == 2
 
     def test_leaves_a_server_that_answers_nothing(
         self, mute: tuple[Channel, socket.socket], monkeypatch: pytest.MonkeyPatch

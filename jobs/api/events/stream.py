@@ -11,9 +11,7 @@ from typing import Any
 from jobs.engine.pull.waiting import places
 from jobs.store import db, events
 from jobs.store.events import Place
-from jobs.telemetry import get_logger
 
-log = get_logger()
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 MAX_SECONDS = 60.0
@@ -64,7 +62,7 @@ def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, 
         try:
             rows: Sequence[Any] = events.page(tenant_id=tenant_id, after=after, limit=PAGE)
         except db.TRANSIENT as error:
-            log.warning("database away", what="events", error=str(error).strip().splitlines()[:1])
+            db.note_away(error, what="events")
             return
         for row in rows:
             key, kind, body = render(row)

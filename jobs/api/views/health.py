@@ -13,12 +13,14 @@ from django.http import HttpRequest, JsonResponse
 from kombu import Connection
 
 from jobs import limits
+from jobs.api.problems import without_line
 from jobs.conf import engine_settings
+from jobs.store import db
 from jobs.store.insight.clocks import Asking, Drift, Reading
-from jobs.telemetry import get_logger
+from jobs.telemetry import Outage
 from tenants.models import ApiKey, Tenant
 
-log = get_logger()
+_broker = Outage("broker away")
 _PATIENCE_SECONDS = 2
 _drift = Drift(name=f"web@{socket.gethostname()}")
 
@@ -50,7 +52,7 @@ def readyz(_: HttpRequest) -> JsonResponse:
     }
     if not rates:
         report["reason"] = limits.ALONE
-    return JsonResponse(report, status=200 if clock else 503)
+    return without_line(JsonResponse(report, status=200 if clock else 503))
 
 
 def _limits_exist() -> bool:
@@ -85,9 +87,10 @@ def database_answers() -> Reading | None:
             probe.execute(f"SET LOCAL statement_timeout = '{_PATIENCE_SECONDS}s'")
             with Asking() as asking:
                 [(at,)] = probe.execute("SELECT clock_timestamp()").fetchall()
+            db.note_answer()
             return asking.reading(at)
     except psycopg.Error as error:
-        log.warning("database away", what="readyz", error=str(error).strip().splitlines()[:1])
+        db.note_away(error, what="readyz")
         return None
 
 
@@ -103,6 +106,7 @@ def broker_answers() -> bool:
         with broker:
             broker.connect()
     except (*broker.connection_errors, *broker.channel_errors, OSError) as error:
-        log.warning("broker away", what="readyz", error=type(error).__name__)
+        _broker.failed(type(error)())
         return False
+    _broker.over()
     return True

@@ -6,9 +6,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from jobs import limits
+from jobs.api.views import health
+from jobs.store import db
+from jobs.telemetry import Outage
 from tenants.models import ApiKey, Tenant
 from tests.interfaces.api.caller import Caller, noop_job
 
@@ -95,6 +98,24 @@ class TestDatabaseAway:
         assert response["Retry-After"] == "5"
         assert "127.0.0.1" not in response.content.decode()
 
+    def test_is_told_of_as_one_outage_not_for_each_call(
+        self, database_away: None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stranger = Caller(token="ck_aaaaaaaaaaaa_" + "x" * 43)
+        for _ in range(10):
+            assert stranger.get("/jobs").status_code == 503
+            assert stranger.client.get("/readyz").status_code == 503
+        about = [record for record in caplog.records if record.name in ("carillon", "django.request")]
+        assert [record.msg["event"] for record in about] == ["database away"]
+
+    def test_is_over_with_the_next_call_that_is_answered(
+        self, owner: Caller, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        db.note_away(OperationalError("gone"), what="api")
+        assert owner.client.get("/readyz").json()["database"] == "ok"
+        events = [record.msg["event"] for record in caplog.records if record.name == "carillon"]
+        assert events == ["database away", "database away: over"]
+
     def test_is_a_503_on_a_standby_that_is_not_promoted_yet(self, owner: Caller) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL transaction_read_only = on")
@@ -109,6 +130,19 @@ class TestDatabaseAway:
 
 
 class TestBrokerAway:
+    def test_is_told_of_as_one_outage(
+        self, owner: Caller, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(health, "_broker", Outage("broker away"))
+        there = settings.CELERY_BROKER_URL
+        settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+        for _ in range(3):
+            owner.client.get("/readyz")
+        settings.CELERY_BROKER_URL = there
+        owner.client.get("/readyz")
+        events = [record.msg["event"] for record in caplog.records if record.name == "carillon"]
+        assert events == ["broker away", "broker away: over"]
+
     def test_degrades_readiness_and_nothing_else(self, owner: Caller, settings: Any) -> None:
         settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
         response = owner.client.get("/readyz")
