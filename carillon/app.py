@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from carillon.commands import bulk, jobs, secrets, service, triggers
+from carillon.commands import bulk, jobs, outcomes, secrets, service, triggers
 from carillon.commands.apply import apply, diff
 from carillon.commands.imports import import_celery_beat, import_crontab
 from carillon.commands.tail import tail
@@ -23,7 +23,8 @@ app = typer.Typer(
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(triggers.app, name="triggers")
 app.add_typer(triggers.dead_letters, name="dead-letters")
-app.command()(triggers.attempts)
+app.command()(outcomes.stats)
+app.command()(outcomes.attempts)
 app.command()(service.preview)
 app.add_typer(service.explain, name="explain")
 app.command()(service.tenant)

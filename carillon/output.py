@@ -88,6 +88,12 @@ def print_object(thing: dict[str, Any], *, output: Format) -> None:
     _print_table(table)
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal that results go to; None where they go elsewhere."""
+    console = Console()
+    return console.width if console.is_terminal else None
+
+
 def print_document(document: Any, *, output: Format) -> None:
     if output is Format.json:
         write(json_text(document, indent=2))

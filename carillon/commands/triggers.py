@@ -1,4 +1,4 @@
-"""``carillon triggers``, ``dead-letters`` and ``attempts``: firings and what became of them."""
+"""``carillon triggers`` and ``dead-letters``: firings and what became of them."""
 
 from typing import Annotated, Any
 
@@ -13,9 +13,6 @@ from carillon.reference import TriggerId, job_id, trigger_path
 app = typer.Typer(no_args_is_help=True, help="List triggers; read, cancel and replay one.")
 dead_letters = typer.Typer(no_args_is_help=True, help="List and replay dead letters.")
 COLUMNS = ("scheduled_for", "state", "reason", "attempt_count", "job_type", "job_id", "id")
-ATTEMPT_COLUMNS = (
-    "started_at", "number", "state", "duration_seconds", "error_code", "http_status", "worker", "trigger_id",
-)  # fmt: skip
 MAX_IDS = 1000
 OfJob = Annotated[str | None, typer.Option("--job", help="A job's name or id.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Such as exhausted.")]
@@ -102,22 +99,6 @@ def replay_dead_letters(
         say(f"{answer['replayed']} replayed.")
     else:
         print_object(answer, output=output)
-
-
-def attempts(
-    job: OfJob = None,
-    trigger: Annotated[str | None, typer.Option(help="A trigger's id.")] = None,
-    limit: Limit = 50,
-    everything: All = False,
-    output: Output = Format.table,
-) -> None:
-    """List the attempts of one job or one trigger, newest first."""
-    if (job is None) == (trigger is None):
-        raise Misuse("Give --job or --trigger.")
-    client = connect()
-    of = f"/jobs/{job_id(client, job)}" if job is not None else trigger_path(str(trigger))
-    rows = client.rows(f"{of}/attempts", limit=None if everything else limit + 1)
-    print_rows(page_of(rows, limit=limit, everything=everything), ATTEMPT_COLUMNS, output=output)
 
 
 def _filter(

@@ -1,11 +1,12 @@
 """What lists may be filtered by. A filter that cannot be understood is a 400 that names it, never an ignored one."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -14,12 +15,17 @@ from jobs.core.errors import InvalidInput
 from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
-from jobs.core.states import PHASES, JobStatus, TriggerState
-from jobs.models import Job, JobLabel, SkippedRange, Trigger
+from jobs.core.states import PHASES, AttemptState, JobStatus, TriggerState
+from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
+from jobs.models.fields import first_id_since
 from jobs.shapes.job import MAX_NAME
 from jobs.shapes.labels import SELECTOR, read_selector
 from jobs.shapes.operations import EVERY_REASON
 
+#: States of attempts that always have an error code (``handlers.outcome``).
+_WITH_CODE = (AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED)
+#: How far a worker's clock may be from the database's for a filter by time to find all of its attempts.
+_CLOCKS_APART = timedelta(minutes=5)
 _SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"
 
 
@@ -95,6 +101,24 @@ class LabelsFilter(filters.Filter):
 @extend_schema_field({"type": "string", "maxLength": MAX_NAME, "pattern": _SOMETHING})
 class NameFilter(filters.CharFilter):
     """A name, or how it begins."""
+
+
+@extend_schema_field({"type": "string", "maxLength": 64, "pattern": _SOMETHING})
+class ErrorCodeFilter(filters.CharFilter):
+    """The whole of an error code."""
+
+
+class _HttpStatusField(forms.CharField):
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if text and not re.fullmatch("[1-5][0-9][0-9]", text, re.ASCII):
+            raise forms.ValidationError("Must be a whole number from 100 to 599.")
+        return int(text) if text else None
+
+
+@extend_schema_field({"type": "integer", "minimum": 100, "maximum": 599})
+class HttpStatusFilter(filters.Filter):
+    field_class = _HttpStatusField
 
 
 class ListFilter(filters.FilterSet):
@@ -224,6 +248,60 @@ class SkippedRangeFilter(filters.FilterSet):
 
     def by_state(self, queryset: QuerySet[SkippedRange], name: str, value: str) -> QuerySet[SkippedRange]:
         return queryset if value == TriggerState.SKIPPED else queryset.none()
+
+
+class AttemptFilter(ListFilter):
+    """All attempts of one job, or of all jobs those with an error code: an index leads to either, and to their time.
+
+    An index of all attempts of a tenant would cost each claim what claims have not.
+    """
+
+    state = filters.ChoiceFilter(choices=_choices(AttemptState))
+    error_code = ErrorCodeFilter(max_length=64, label="Such as timeout; as attempts have it.")
+    http_status = HttpStatusFilter(label="Of the target's answer.")
+    job_type = JobTypeFilter(max_length=63, method="by_type")
+    job = filters.UUIDFilter(field_name="job_id")
+    started_after = InstantFilter(field_name="started_at", lookup_expr="gte", label="This instant or later.")
+    started_before = InstantFilter(field_name="started_at", lookup_expr="lt", label="Before this instant.")
+
+    class Meta:
+        model = Attempt
+        fields: tuple[str, ...] = ()
+
+    def walking(self) -> dict[str, Any]:
+        return {name: value for name, value in self.given().items() if name == "job"}
+
+    def walk(self, queryset: QuerySet[Attempt]) -> QuerySet[Attempt]:
+        """All filters but the job sift as well. Those of time bound the ids generously: workers' clocks stamp them.
+
+        ``queryset`` is of those with an error code. Raises ``InvalidInput`` for a state without one, and no job.
+        """
+        given = self.given()
+        if "job" in given:
+            queryset = self._of_job(given["job"])
+        elif given.get("state", _WITH_CODE[0]) not in _WITH_CODE:
+            raise InvalidInput(
+                {
+                    "state": f"Name a job as well: of all jobs only {', '.join(_WITH_CODE)} attempts are listed."
+                }
+            )
+        if "started_after" in given:
+            queryset = queryset.filter(id__gte=first_id_since(given["started_after"] - _CLOCKS_APART))
+        if "started_before" in given:
+            queryset = queryset.filter(id__lt=first_id_since(given["started_before"] + _CLOCKS_APART))
+        return queryset
+
+    def _of_job(self, job_id: Any) -> QuerySet[Attempt]:
+        """A job's attempts are all its tenant's. Of a foreign one not one row is looked at."""
+        if not Job.objects.filter(tenant_id=self.tenant_id, id=job_id).exists():
+            return Attempt.objects.none()
+        return Attempt.objects.filter(job_id=job_id)
+
+    def by_type(self, queryset: QuerySet[Attempt], name: str, value: str) -> QuerySet[Attempt]:
+        """Asked of each row's trigger: a join might begin with all triggers of the type."""
+        trigger = Trigger.objects.filter(id=OuterRef("trigger_id")).values("job_type")[:1]
+        queryset = queryset.alias(job_type=Subquery(trigger))
+        return queryset.filter(Q(job_type=value) | Q(job_type__startswith=f"{value}{MARK}"))
 
 
 class DeadLetterFilter(FiringFilter):

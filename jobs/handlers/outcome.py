@@ -94,7 +94,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one attempt ended. ``permanent`` and ``retry_after`` matter for failures only."""
+    """How one attempt ended. ``permanent`` and ``retry_after`` matter for failures only.
+
+    What is no success has an ``error_code``, if need be its ``kind``: by that it is indexed.
+    """
 
     kind: Literal["succeeded", "failed", "timed_out", "cancelled"]
     permanent: bool = False
@@ -107,6 +110,10 @@ class Outcome:
     response_excerpt: str = ""
     retry_after: timedelta | None = None
     pause_job: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind != "succeeded" and not self.error_code:
+            object.__setattr__(self, "error_code", self.kind)
 
 
 _SUCCEEDED = Outcome("succeeded")

@@ -207,7 +207,7 @@ class TestBadInput:
             ("jobs", "frobnicate"),
             ("jobs", "list", "--limit", "0"),
             ("triggers", "get", "not-an-id"),
-            ("attempts",),
+            ("attempts", "--trigger", "0198c1f2-6c3a-7d4e-8a51-0d6f3a1b2c3d", "--state", "failed"),
             ("preview",),
             ("secrets", "set", "../tenant"),
         ],

@@ -1,4 +1,4 @@
-"""``/jobs/{id}/stats``: how the firings of a job went."""
+"""``/jobs/{id}/stats`` and ``/attempts``: how firings went."""
 
 from collections import Counter
 from typing import Any
@@ -9,12 +9,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.jobs import find_job
-from jobs.api.schema import endpoint
+from jobs.api.filters import AttemptFilter
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.histogram import percentile
 from jobs.core.states import UNFINISHED
-from jobs.shapes.history import JobStats
+from jobs.models import Attempt
+from jobs.shapes.history import AttemptShape, JobStats
 from jobs.store.insight.outcomes import WINDOWS, Figures, statistics
 
 _PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -61,6 +64,22 @@ class JobStatsView(Endpoint):
                 }
             )
         )
+
+
+class AttemptsView(Endpoint):
+    queryset = Attempt.objects.none()
+    shows = AttemptShape
+    filterset_class = AttemptFilter
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List attempts that went wrong, or all of one job, newest first",
+        responses={200: Many(AttemptShape)},
+        parameters=[fields_of(AttemptShape)],
+        operation_id="attempts_list",
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(Attempt.objects.filter(tenant_id=self.tenant.id).exclude(error_code=""))
 
 
 def _told(figures: Figures) -> dict[str, Any]:

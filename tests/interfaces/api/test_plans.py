@@ -24,6 +24,16 @@ PAGES: dict[str, str] = {
     "/jobs/{job}/attempts": "job_id",
     "/triggers": "trigger_of_tenant",
     "/triggers/{trigger}/attempts": "trigger_id",
+    "/attempts": "_failed",
+    "/attempts?state=failed": "_failed",
+    "/attempts?error_code=timeout": "_failed",
+    "/attempts?http_status=503": "_failed",
+    "/attempts?job_type=noop": "_failed",
+    "/attempts?started_after=2020-01-01T00:00:00Z": "_failed",
+    "/attempts?started_before=2090-01-01T00:00:00Z": "_failed",
+    "/attempts?error_code=timeout&state=timed_out&job_type=noop&http_status=503": "_failed",
+    "/attempts?job={job}": "job_id",
+    "/attempts?job={job}&state=failed": "job_id",
     "/dead-letters": "trigger_dead",
 }
 
@@ -69,8 +79,10 @@ def fill() -> None:
             cursor.execute(statement, [other] * statement.count("%s"))
         cursor.execute(
             """
-            INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, state, started_at)
-            SELECT gen_random_uuid(), id, gen_random_uuid(), tenant_id, 1, 1, '', 'started', now()
+            INSERT INTO jobs_attempt
+                (id, trigger_id, job_id, tenant_id, number, fence, worker, state, started_at, error_code)
+            SELECT gen_random_uuid(), id, gen_random_uuid(), tenant_id, 1, 1, '', 'started', now(),
+                CASE row_number() OVER () % 10 WHEN 0 THEN 'timeout' ELSE '' END
             FROM jobs_trigger
             """
         )
@@ -191,3 +203,48 @@ class TestALargeTenant:
         assert {path: rows for path, rows in read.items() if path in sifted and rows > reach} == {}
         following = large.get("/jobs?job_type=webhook").json()["next"]
         assert read_by(large, following).rows <= reach
+
+
+class TestALargeHistory:
+    """Of 40,000 attempts of each of two jobs every second failed, and one in 4,000 of them was answered by 418."""
+
+    ATTEMPTS = 40_000
+
+    @pytest.fixture
+    def large(self, owner: Caller) -> Caller:
+        self.job = make_job(owner.tenant)
+        trigger = make_trigger(self.job, "succeeded")
+        self.foreign = make_trigger(make_job(), "succeeded").job
+        with connection.cursor() as cursor:
+            for job in (self.job, self.foreign):
+                cursor.execute(
+                    "INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, state, "
+                    "    started_at, error_code, http_status) "
+                    "SELECT gen_random_uuid(), %s, %s, %s, n, 1, '', "
+                    "    CASE n %% 2 WHEN 0 THEN 'failed' ELSE 'succeeded' END, now(), "
+                    "    CASE n %% 2 WHEN 0 THEN 'exception' ELSE '' END, "
+                    "    CASE n %% 4000 WHEN 8 THEN 418 ELSE 200 END FROM generate_series(1, %s) n",
+                    [trigger.id, job.id, job.tenant_id, self.ATTEMPTS],
+                )
+            cursor.execute("ANALYZE jobs_attempt")
+        return owner
+
+    def test_gives_each_page_for_a_bounded_number_of_rows(self, large: Caller) -> None:
+        page, reach = 210, 6 * IdCursorPagination.most_rows
+        most = {
+            "/attempts": page,
+            f"/attempts?job={self.job.id}": page,
+            # The job itself; its attempts are not looked at.
+            f"/attempts?job={self.foreign.id}&state=failed": 2,
+            "/attempts?state=failed": reach,
+            "/attempts?error_code=none": reach,
+            "/attempts?http_status=418": reach,
+            "/attempts?job_type=webhook": reach,
+            f"/attempts?job={self.job.id}&error_code=none": reach,
+            f"/attempts?job={self.job.id}&state=succeeded": reach,
+            "/attempts?started_before=2090-01-01T00:00:00Z&http_status=418": reach,
+        }
+        read = {path: read_by(large, path).rows for path in most}
+        assert {path: rows for path, rows in read.items() if rows > most[path]} == {}
+        following = large.get("/attempts?http_status=418").json()["next"]
+        assert 0 < read_by(large, following).rows <= reach
