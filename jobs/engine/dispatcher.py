@@ -12,6 +12,7 @@ from itertools import groupby
 
 from jobs.core.states import CANCEL_REASONS
 from jobs.crash_points import crash_point
+from jobs.engine.endings import tell_unstarted
 from jobs.store import dispatch as dispatch_store
 from jobs.store import execution
 from jobs.store.dispatch import Queued
@@ -95,7 +96,7 @@ def dispatch(
     )
     for trigger_id, reason in result.ended.items():
         verb = "cancel" if reason in CANCEL_REASONS else "skip"
-        log.info(verb, trigger_id=str(trigger_id), reason=reason)
+        tell_unstarted(verb, trigger_id, reason=reason)
     if result.queued:
         _publish(result, configs, publish)
     return result

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from jobs.core.policies import is_charged
+from jobs.engine.endings import tell_lost, tell_unstarted
 from jobs.store import reap as reap_store
 from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
@@ -60,20 +61,14 @@ class Patience:
 
 def reap_leases(*, leadership: Leadership, limit: int) -> int:
     """Reap up to ``limit`` running triggers whose leases expired. Returns how many were reaped."""
+    expired = {row.id: row for row in reap_store.expired_leases(limit=limit)}
     recoveries = [
         reap_store.recovery_of(row, charged=is_charged(claimed_with=row.claimed_with, stopping=row.stopping))
-        for row in reap_store.expired_leases(limit=limit)
+        for row in expired.values()
     ]
     reaped = reap_store.reap_running(recoveries, leadership=leadership)
     for row in reaped:
-        log.warning(
-            "reap",
-            trigger_id=str(row.id),
-            state=row.state,
-            reason=row.reason,
-            cause="lease expired",
-            charged=row.charged,
-        )
+        tell_lost(expired[row.id], row)
     return len(reaped)
 
 
@@ -81,5 +76,5 @@ def reap_messages(*, leadership: Leadership, deadline: timedelta, limit: int) ->
     """Take back up to ``limit`` triggers whose messages were not claimed by ``deadline``. Returns how many."""
     lost = reap_store.reap_queued(leadership=leadership, deadline=deadline, limit=limit)
     for row in lost:
-        log.warning("reap", trigger_id=str(row.id), state="pending", cause="message never claimed")
+        tell_unstarted("reap", row.id, state="pending", cause="message never claimed")
     return len(lost)

@@ -14,14 +14,14 @@ import structlog
 from django.db import connection
 
 from jobs import telemetry
-from jobs.engine.worker import endings
+from jobs.engine import endings
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import Permanent
 from jobs.models import Trigger
 from jobs.telemetry import sampling
 from stage.waiting import wait_until
 from tests import factories
-from tests.engine.conftest import Perform, queued
+from tests.engine.conftest import Beat, Perform, queued
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Register = Callable[..., str]
@@ -262,3 +262,33 @@ class TestAnEndedAttempt:
         finally:
             ours.setLevel(before)
         assert [line["attempts"] for line in of_event(lines, "succeed")] == [1] * 15
+
+
+class TestATriggerThatWasReaped:
+    def test_is_the_line_of_its_lost_attempt(
+        self, beat: Beat, lines: Lines, clock: Callable[[Any], None]
+    ) -> None:
+        trigger = factories.make_trigger(factories.make_job(), "running")
+        attempt = factories.make_attempt(
+            trigger, "started", fence=trigger.fence, number=trigger.attempt_count
+        )
+        clock(factories.LEASE + factories.SECOND)
+        beat.cycle._patience.allows = lambda **_: True
+        beat.step()
+        [line] = of_event(lines, "reap")
+        assert (line["attempt_id"], line["tenant"]) == (str(attempt.id), trigger.job.tenant.slug)
+        assert (line["outcome"], line["state"], line["attempts"]) == ("lost", "retrying", 1)
+        assert line["duration_seconds"] >= factories.LEASE.total_seconds()
+        assert line["job_type"] == trigger.job_type
+
+
+class TestTriggersThatEndWithoutAnAttempt:
+    def test_are_counted_where_they_are_many(self, lines: Lines) -> None:
+        for number in range(500):
+            endings.tell_unstarted("skip", number, reason="overlap")
+        endings.tell_unstarted("reap", "t", cause="message never claimed")
+        endings.tell_the_rest()
+        skips, [reap] = of_event(lines, "skip"), of_event(lines, "reap")
+        assert len(skips) == sampling.MAX_LINES_A_SECOND + 1
+        assert sum(line["triggers"] for line in skips) == 500
+        assert (reap["level"], reap["cause"], reap["triggers"]) == ("warning", "message never claimed", 1)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from jobs.engine.worker import endings
+from jobs.engine import endings
 from jobs.models import Job
 from tests.factories import HOUR, LEASE, MINUTE, SECOND, attempts, make_tenant, row, state_of
 from tests.interfaces.api.caller import Caller, faulty_fields

@@ -18,7 +18,7 @@ from django.db import DataError, IntegrityError, ProgrammingError
 from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
 from jobs.crash_points import crash_point
-from jobs.engine.worker.endings import STALE, Ended, tell
+from jobs.engine.endings import STALE, Ended, tell
 from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken, Finish
@@ -187,9 +187,10 @@ def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
     """What to write one by one instead of a group that was refused; of a single one, that it was."""
     if len(group) > 1:
         return group
-    [((row, finish, seconds), _, instead)] = group
+    [(ended, _, instead)] = group
+    row, finish = ended.row, ended.finish
     ids = {"trigger_id": str(row.id), "attempt_id": str(row.attempt_id), "tenant": row.tenant}
     log.error("outcome refused", error=str(error).strip().splitlines()[:1], outcome=finish.state.value, **ids)
     if instead:  # its lease runs out, and reap says what becomes of it
         return ()
-    return [_Ending(Ended(row, to_finish(row, unwritable(error)), seconds), False, instead=True)]
+    return [_Ending(Ended(row, to_finish(row, unwritable(error)), ended.seconds), False, instead=True)]

@@ -14,9 +14,9 @@ from typing import Any
 
 from jobs.conf import EngineSettings, engine_settings
 from jobs.crash_points import crash_point
+from jobs.engine.endings import tell_the_rest
 from jobs.engine.worker.batch import Batch
 from jobs.engine.worker.brokerless import Brokerless
-from jobs.engine.worker.endings import tell_the_rest
 from jobs.engine.worker.leases.guard import Guard
 from jobs.engine.worker.leases.hands import Hands
 from jobs.engine.worker.leases.renewer import LeaseRenewer

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+from jobs.engine.endings import tell_the_rest
 from jobs.engine.worker import draining
-from jobs.engine.worker.endings import tell_the_rest
 from jobs.engine.worker.leases.hands import Hands
 from jobs.engine.worker.leases.release import absolve, note_stopping
 from jobs.handlers.context import Flag
