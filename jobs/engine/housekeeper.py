@@ -69,7 +69,9 @@ class Housekeeper:
                 "roll up", self._roll_up, every=ROLL_UP_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS, budget=LONG
             ),
             Step("metric tenants", partial(self._name_tenants, metric_tenants), every=NAME_EVERY_SECONDS),
-            _purge("activity", partial(rollup.purge, **kept)),
+            Step(
+                "purge activity", self._purge_activity, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
+            ),
             _purge("triggers", partial(history.purge_triggers, **kept)),
             _purge("effects", partial(history.purge_effects, **kept)),
             _purge("results", partial(history.purge_results, **kept)),
@@ -116,6 +118,9 @@ class Housekeeper:
     @staticmethod
     def _roll_up(_: Any) -> bool:
         return rollup.roll_up()
+
+    def _purge_activity(self, _: Any) -> bool:
+        return rollup.purge(retention=self._retention)
 
     @staticmethod
     def _name_tenants(places: int, _: Any) -> bool:

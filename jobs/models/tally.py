@@ -65,7 +65,9 @@ class ActivityHour(models.Model):
 
 
 class ActivityTotal(models.Model):
-    """What ``/metrics`` shows as counters: ``tenant_id`` 0 stands for all tenants that have no series of their own."""
+    """What ``/metrics`` shows as counters. ``tenant_id`` 0 stands for all tenants that have no series of their own, and
+    -1 for all tenants.
+    """
 
     pk = models.CompositePrimaryKey("tenant_id", "job_type")
     tenant_id = models.BigIntegerField()

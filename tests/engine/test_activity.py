@@ -52,7 +52,7 @@ def writer(hasty: None) -> Iterator[ActivityWriter]:
 def on_record(model: type = ActivityMinute) -> dict[tuple[int, str], dict[str, int]]:
     """What is on record, the minutes of each tenant and job type together; what did not happen is left out."""
     found: dict[tuple[int, str], Counter[str]] = {}
-    for row in model.objects.values():
+    for row in model.objects.filter(tenant_id__gte=0).values():
         counts = {kind: row[kind] for kind in KINDS if row[kind] is not None}
         found.setdefault((row["tenant_id"], row["job_type"]), Counter()).update(counts)
     return {key: dict(counts) for key, counts in found.items()}
@@ -96,6 +96,12 @@ class TestTotals:
         MetricTenant.objects.create(tenant_id=7, named_at=factories.now())
         activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "noop"): {"started": 4}})
         assert on_record(ActivityTotal) == {NOOP: {"started": 1}, (0, "noop"): {"started": 6}}
+
+    def test_are_of_all_tenants_too(self) -> None:
+        MetricTenant.objects.create(tenant_id=7, named_at=factories.now())
+        activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"started": 4}})
+        of_all = ActivityTotal.objects.filter(tenant_id=-1)
+        assert dict(of_all.values_list("job_type", "started")) == {"noop": 3, label_of("a@9"): 4}
 
     def test_know_the_types_that_tenants_declare_as_one(self) -> None:
         activity_store.add(

@@ -1,8 +1,10 @@
 """``/metrics``: what it tells, to whom, and that it costs the database little."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import OperationalError, connection
@@ -11,9 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.api import metrics
-from jobs.store.insight import clocks, workers
+from jobs.core.activity import KINDS
+from jobs.models import MetricTenant
+from jobs.models.fields import first_id_since
+from jobs.store.insight import activity, clocks, rollup, workers
+from tenants.models import Tenant
 from tests import factories
-from tests.factories import MINUTE, make_attempt, make_job, make_tenant, make_trigger, take_lease
+from tests.factories import MINUTE, make_job, make_tenant, make_trigger, take_lease
 
 pytestmark = pytest.mark.django_db
 TOKEN = "a token of sixteen or more".replace(" ", "-")
@@ -44,9 +50,8 @@ class TestWhatItTells:
     def test_is_what_is_queued_how_late_it_is_who_leads_and_what_came_of_it(self, client: Client) -> None:
         job = make_job()
         make_trigger(job, "queued")
-        trigger = make_trigger(job, "running", due_at=factories.now() - MINUTE)
-        make_attempt(trigger, "started")
-        make_attempt(make_trigger(job, "dead"), "failed")
+        make_trigger(job, "running", due_at=factories.now() - MINUTE)
+        make_trigger(job, "running", lease_expires_at=factories.now() - MINUTE)
         make_trigger(job, due_at=factories.now() - MINUTE)
         make_trigger(make_job(job_type="webhook"), due_at=factories.now() + MINUTE)
         make_trigger(make_job(make_tenant(status="suspended"), job_type="message"))
@@ -64,32 +69,57 @@ class TestWhatItTells:
         found = samples(client)
         assert found["up",] == found["broker_up",] == 1
         assert found["in_flight_triggers", "noop", "queued"] == 1
-        assert found["in_flight_triggers", "noop", "running"] == 1
+        assert found["in_flight_triggers", "noop", "running"] == 2
+        assert found["expired_leases", "noop"] == 1
+        assert found["due_triggers", "noop"] == 1
         assert 60 <= found["lag_seconds", "noop"] < 600
-        assert found["lag_seconds", "webhook"] == 0
+        assert found["due_triggers", "webhook"] == found["lag_seconds", "webhook"] == 0
         assert ("lag_seconds", "message") not in found
         assert found["queue_window", "noop"] == 256
         assert found["queue_claims_per_second", "noop"] == 12.5
-        assert found["dispatched_total", "noop"] == 70
         assert found["lease_term", "beat-1", "leader"] == 1
         assert 0 < found["lease_seconds_left", "beat-1", "leader"] <= 600
         assert found["workers", "jobs.noop"] == 1
         assert found["worker_names_shared",] == 1
         assert -330 < found["clock_offset_seconds", "beat@a:1"] < -270
         assert found["rate_limit_bypassed_total", "beat@a:1"] == 7
-        assert found["attempts_last_minute", "started"] == found["attempts_last_minute", "failed"] == 1
-        assert found["materialized_total",] >= 0
-        assert found["duplicates_prevented_total",] >= 0
+        assert found["retention_backlog_triggers",] == 0
+        assert 0 < found["partitions_ahead_seconds", "jobs_activityminute"] <= 3 * 86_400
+        assert found["partitions_ahead_seconds", "jobs_attempt"] > 14 * 86_400
+        assert 1 <= found["connections_used",] <= found["connections_max",]
+
+    def test_is_what_is_parked_and_why_and_how_late_it_is(self, client: Client) -> None:
+        job = make_job()
+        hour_ago = factories.now() - 60 * MINUTE
+        parked = {"held": True, "parked": True}
+        make_trigger(job, due_at=hour_ago, parked_until=factories.now() + MINUTE, **parked)
+        make_trigger(job, due_at=hour_ago + MINUTE, **parked)
+        make_trigger(job, due_at=hour_ago + MINUTE, **parked)
+        make_trigger(job, due_at=factories.now() + MINUTE, **parked)
+        make_trigger(make_job(make_tenant(status="suspended")), due_at=hour_ago - MINUTE, **parked)
+        make_trigger(make_job(status="paused"), due_at=hour_ago - MINUTE, held=True)
+        found = samples(client)
+        assert found["parked_triggers", "rate", "noop"] == 1
+        assert found["parked_triggers", "overlap", "noop"] == 2
+        assert found["due_triggers", "noop"] == 3
+        assert 3_600 <= found["lag_seconds", "noop"] < 3_655
+
+    def test_is_what_retention_should_have_dropped(self, client: Client) -> None:
+        long_ago = factories.now() - 91 * 24 * 60 * MINUTE
+        oldest = first_id_since(long_ago)
+        make_trigger(None, "succeeded", id=oldest, scheduled_for=long_ago, finished_at=long_ago)
+        make_trigger(None, "succeeded", id=UUID(int=oldest.int + 1), scheduled_for=long_ago)
+        assert samples(client)["retention_backlog_triggers",] == 1
 
     def test_is_asked_of_the_database_once_in_a_few_seconds(self, client: Client) -> None:
         with CaptureQueriesContext(connection) as first:
             samples(client)
         with CaptureQueriesContext(connection) as second:
             samples(client)
-        assert (0 < len(first) < 12, len(second)) == (True, 0)
+        assert (0 < len(first) < 15, len(second)) == (True, 0)
 
     def test_is_that_the_database_is_away(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        def away() -> Any:
+        def away(**_: Any) -> Any:
             raise OperationalError("the server is gone")
 
         monkeypatch.setattr(metrics, "figures", away)
@@ -109,6 +139,133 @@ class TestWhatItTells:
         monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.05)
         with metrics.kept._lock:
             assert samples(client) == {("up",): 0, ("broker_up",): 1}
+
+
+class TestWhatHappened:
+    """Counters and histograms, from the counts that processes added."""
+
+    @staticmethod
+    def named(started: int = 1) -> Tenant:
+        tenant = make_tenant()
+        MetricTenant.objects.create(tenant_id=tenant.id, named_at=factories.now())
+        activity.add({(tenant.id, "noop"): {"started": started}})
+        return tenant
+
+    def test_is_told_by_job_type_and_tenant(self, client: Client) -> None:
+        tenant = self.named(3)
+        rest = {kind: nth for nth, kind in enumerate(KINDS, 1)}
+        activity.add({(make_tenant().id, "noop"): rest})
+        found = samples(client)
+        assert found["attempts_started_total", "noop", tenant.slug] == 3
+        for name, kind in (
+            ("triggers_created", "created"),
+            ("triggers_withdrawn", "withdrawn"),
+            ("dispatched", "dispatched"),
+            ("handed_back", "handed_back"),
+            ("messages_lost", "messages_lost"),
+            ("attempts_started", "started"),
+            ("retries", "retried"),
+            ("triggers_cancelled", "cancelled"),
+            ("triggers_replayed", "replayed"),
+            ("duplicates_prevented", "duplicates_prevented"),
+        ):
+            assert found[f"{name}_total", "noop", "other"] == rest[kind]
+        assert found["attempts_ended_total", "noop", "timed_out", "other"] == rest["ended_timed_out"]
+        assert found["dead_letters_total", "noop", "poison", "other"] == rest["buried_poison"]
+        assert found["triggers_skipped_total", "noop", "misfire", "other"] == rest["skipped_misfire"]
+
+    def test_leaves_no_kind_out(self, client: Client) -> None:
+        """Each is of a job type of its own here, and shows in a sample of that type."""
+        activity.add({(7, kind): {kind: 1_000_000 + nth} for nth, kind in enumerate(KINDS)})
+        found = samples(client)
+        for nth, kind in enumerate(KINDS):
+            shown = (1_000_000 + nth) / (1_000_000 if kind.endswith("_us") else 1)
+            assert shown in {value for key, value in found.items() if kind in key}, kind
+
+    def test_has_lags_and_durations_as_histograms(self, client: Client) -> None:
+        counts = {
+            "lag_us": 2_500_000,
+            "lag_9": 2,
+            "lag_10": 1,
+            "duration_us": 9_000,
+            "duration_3": 1,
+            "duration_20": 1,
+        }
+        activity.add({(7, "noop"): counts})
+        found = samples(client)
+        for family, label in (("start_lag_seconds", "noop"), ("tenant_start_lag_seconds", "other")):
+            buckets = [value for key, value in found.items() if key[0] == f"{family}_bucket" and label in key]
+            assert buckets == [0] * 9 + [2] + [3] * 11
+            assert (found[f"{family}_count", label], found[f"{family}_sum", label]) == (3, 2.5)
+        assert found["attempt_duration_seconds_bucket", "noop", "3600.0"] == 1
+        assert found["attempt_duration_seconds_count", "noop"] == 2
+        assert found["attempt_duration_seconds_sum", "noop"] == 0.009
+
+    def test_begins_with_zero_so_that_the_first_increase_shows(self, client: Client) -> None:
+        activity.add({(7, "noop"): {"started": 1}})
+        found = samples(client)
+        assert found["messages_lost_total", "noop", "other"] == 0
+        assert found["dead_letters_total", "noop", "poison", "other"] == 0
+
+    def test_has_no_series_that_a_tenant_could_invent(self, client: Client) -> None:
+        def declare(number: int) -> None:
+            job = make_job(job_type=f"own{number}@{number}")
+            make_trigger(job, "running")
+            make_trigger(job, due_at=factories.now() - MINUTE)
+            make_trigger(job, due_at=factories.now() - MINUTE, held=True, parked=True)
+            workers.announce(name=f"p{number}", queues=[f"jobs.own{number}@{number}"], concurrency=1)
+            activity.add({(job.tenant_id, job.job_type): {"started": 1}})
+            with connection.cursor() as cursor:
+                cursor.execute("INSERT INTO jobs_queue VALUES (%s, 256, 12.5, 70, 0, now())", [job.job_type])
+
+        declare(0)
+        with_one = samples(client).keys()
+        for number in range(1, 20):
+            declare(number)
+        metrics.kept.forget()
+        found = samples(client)
+        assert found.keys() == with_one
+        assert not any("own" in label for key in found for label in key[1:])
+        assert found["attempts_started_total", "declared@tenants", "other"] == 20
+        assert found["due_triggers", "declared@tenants"] == 40
+        assert found["workers", "declared@tenants"] == 20
+        assert found["queue_window", "declared@tenants"] == 20 * 256
+
+    def test_only_goes_up_whatever_becomes_of_minutes_hours_and_names(
+        self, client: Client, clock: Callable[[timedelta], None]
+    ) -> None:
+        tenants = [make_tenant() for _ in range(4)]
+        seen: dict[tuple[str, ...], float] = {}
+        sums = []
+        for turn, busy in enumerate([*tenants, tenants[0]]):
+            for tenant in tenants:
+                activity.add(
+                    {(tenant.id, "noop"): {"started": 1 + 1000 * (tenant == busy) * (turn + 1) ** 2}}
+                )
+            rollup.name_tenants(places=2)
+            clock(timedelta(days=4 * turn))
+            while rollup.roll_up():
+                pass
+            rollup.drop(retention=timedelta(days=5))
+            metrics.kept.forget()
+            found = {
+                key: value for key, value in samples(client).items() if key[0] == "attempts_started_total"
+            }
+            lost = seen.keys() - found.keys()
+            assert all(found[key] >= value for key, value in seen.items() if key in found)
+            assert ("attempts_started_total", "noop", "other") in found
+            assert len(found) <= 3
+            seen = found
+            sums.append(len(lost))
+        assert sum(sums) > 0  # names did change
+
+    def test_says_of_each_family_what_it_is(self, client: Client) -> None:
+        self.named()
+        for line in client.get("/metrics").content.decode().splitlines():
+            if line.startswith("# HELP"):
+                assert line.endswith("."), line
+            if line.startswith("# TYPE") and line.endswith(" counter"):
+                assert line.split()[2].endswith("_total")
 
 
 class TestWhoMayReadIt:

@@ -23,7 +23,8 @@ from tests.store.conftest import make_new
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
-PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion", "jobs_change")
+COUNTS = ("jobs_activityminute", "jobs_activityhour")
+PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion", "jobs_change", *COUNTS)
 BIG = ("jobs_trigger", "jobs_job", "jobs_attempt", *PASTS)
 JOBS, TRIGGERS, TENANTS = 5_000, 20_000, 20
 #: Of every hundred triggers: most have ended, as in any ledger that has run for a while.
@@ -97,9 +98,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "activity.roll_up": lambda s: {"hour": s.now - HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
-    "activity.purge_minutes": lambda s: {"before": s.now - 48 * HOUR, "limit": 1000},
-    "activity.purge_hours": lambda s: {"before": s.now - 2400 * HOUR, "limit": 1000},
-    "activity.busiest": lambda s: {"span": timedelta(minutes=5), "limit": 40},
+    "activity.purge_minute": lambda s: {"before": s.now - 48 * HOUR},
+    "activity.purge_hour": lambda s: {"before": s.now - 2400 * HOUR},
+    "activity.busiest": lambda s: {"minutes": 5, "limit": 40},
     "activity.name_tenants": lambda s: {"tenant_ids": s.tenant_ids},
     "activity.unname_tenants": lambda s: {"tenant_ids": s.tenant_ids},
     "answers.take_key": lambda s: {"lock": 1},
@@ -439,11 +440,14 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.cancel": lambda s: {"id": one(s.ids), "tenant_id": 1},
     "lifecycle.replay": lambda s: {"ids": s.ids, "tenant_id": 1},
     "metrics.in_flight": lambda s: {},
-    "metrics.waiting": lambda s: {},
+    "metrics.due": lambda s: {"lanes": 100, "limit": 1_000},
+    "metrics.parked": lambda s: {"limit": 2_000},
+    "metrics.totals": lambda s: {},
+    "metrics.past_retention": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 2_000},
+    "metrics.partitions_ahead": lambda s: {"tables": ["jobs_attempt"]},
+    "metrics.connections": lambda s: {},
     "metrics.queues": lambda s: {},
     "metrics.leases": lambda s: {"limit": 1000},
-    "metrics.outcomes": lambda s: {"after": UUID(int=1 << 100), "limit": 10_000},
-    "metrics.statistics": lambda s: {},
     "operations.begin": lambda s: {
         "id": new_id(),
         "tenant_id": 1,
@@ -602,6 +606,12 @@ def fill_pasts(cursor: Any) -> None:
         "INSERT INTO jobs_answer (tenant_id, key, fingerprint, status, headers, body, created_at) "
         "SELECT tenant_id, id, '', 201, '{}', '', now() FROM jobs_job"
     )
+    for table, column in (("jobs_activityminute", "minute"), ("jobs_activityhour", "hour")):
+        cursor.execute(
+            f"INSERT INTO {table} ({column}, tenant_id, job_type, started) "
+            f"SELECT date_trunc('{column}', now()) - n * interval '1 {column}', t.id, 'noop', 1 "
+            "FROM tenants_tenant t, generate_series(0, 1000) n ON CONFLICT DO NOTHING"
+        )
     cursor.execute(
         "INSERT INTO jobs_skippedrange "
         "    (id, job_id, tenant_id, job_version, from_at, until_at, count, reason, created_at) "

@@ -1,44 +1,55 @@
-"""What monitoring is shown: one bounded look at queues, lags, leases, clocks and outcomes."""
+"""What monitoring is shown: one bounded look at what happened, what waits, leases, clocks and room."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from jobs.store import db
+from jobs.store import db, partitions
 from jobs.store.history import first_id_within
 from jobs.store.insight import clocks, workers
 
 _SQL = db.queries("metrics")
-#: Outcomes are told of so many of the latest attempts, at most.
-MAX_ATTEMPTS = 10_000
 MAX_LEASES = 1_000
-#: Ids are stamped by processes' clocks, which may be off.
-_CLOCKS_APART = timedelta(hours=1)
+#: Due triggers are counted exactly up to so many in each of so many lanes, and so many parked ones of each cause are
+#: looked at. Lags tell the rest.
+MAX_LANES, MAX_OF_LANE = 100, 1_000
+MAX_PARKED = 2_000
+#: Of the oldest triggers so many are looked at for what retention should have dropped.
+MAX_OLDEST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Rows of ``sql/metrics.sql``, and the clocks and workers that are there."""
 
+    totals: list[Any]
     in_flight: list[Any]
-    waiting: list[Any]
+    due: list[Any]
+    parked: list[Any]
     queues: list[Any]
     leases: list[Any]
-    outcomes: list[Any]
-    statistics: Any
+    past_retention: int
+    partitions: list[Any]
+    connections: Any
     clocks: list[Any]
     workers: list[Any]
 
 
-def figures() -> Figures:
-    """Nine statements, each bounded. Raises one of ``db.DISCONNECTED``."""
+def figures(*, retention: timedelta) -> Figures:
+    """Eleven statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
+    [past] = _SQL["past_retention"](
+        before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
+    )
     return Figures(
+        totals=_SQL["totals"](),
         in_flight=_SQL["in_flight"](),
-        waiting=_SQL["waiting"](),
+        due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
+        parked=_SQL["parked"](limit=MAX_PARKED),
         queues=_SQL["queues"](),
         leases=_SQL["leases"](limit=MAX_LEASES),
-        outcomes=_SQL["outcomes"](after=first_id_within(_CLOCKS_APART), limit=MAX_ATTEMPTS),
-        statistics=_SQL["statistics"]()[0],
+        past_retention=past.count,
+        partitions=_SQL["partitions_ahead"](tables=[table.table for table in partitions.ALL]),
+        connections=_SQL["connections"]()[0],
         clocks=clocks.present(),
         workers=workers.present(),
     )

@@ -15,7 +15,7 @@ GRACE = timedelta(minutes=2)
 #: How long counts are kept by the minute.
 BY_THE_MINUTE = timedelta(hours=48)
 #: What counts as a tenant's recent activity.
-RECENT = timedelta(minutes=5)
+RECENT_MINUTES = 5
 
 
 def roll_up() -> bool:
@@ -37,20 +37,22 @@ def drop(*, retention: timedelta) -> list[str]:
     return minutes + partitions.drop(partitions.HOURS, before=now - retention)
 
 
-def purge(*, retention: timedelta, limit: int) -> int:
-    """Delete up to ``limit`` counts of each table that are in no partition which is dropped. Returns how many."""
+def purge(*, retention: timedelta) -> bool:
+    """Delete the counts of the oldest minute and hour that are in no partition which is dropped. Returns whether there
+    were any.
+    """
     now = database_now()
     rolled_until = min((row.hour for row in _SQL["next_hour"](grace=GRACE)), default=now)
     # A whole partition goes at once: what is in one is left to that.
     before = min(now - BY_THE_MINUTE - partitions.MINUTES.span, rolled_until)
-    minutes = _SQL["purge_minutes"](before=before, limit=limit)
-    hours = _SQL["purge_hours"](before=now - retention - partitions.HOURS.span, limit=limit)
-    return max(len(minutes), len(hours))
+    minutes = _SQL["purge_minute"](before=before)
+    hours = _SQL["purge_hour"](before=now - retention - partitions.HOURS.span)
+    return bool(minutes or hours)
 
 
 def name_tenants(*, places: int) -> None:
     """Let the busiest tenants, ``places`` at most, have series of their own in ``/metrics``."""
-    rows = _SQL["busiest"](span=RECENT, limit=2 * places)
+    rows = _SQL["busiest"](minutes=RECENT_MINUTES, limit=2 * places)
     named = {row.tenant_id: row.count for row in rows if row.named}
     candidates = {row.tenant_id: row.count for row in rows}
     chosen = tenants_to_name(named, candidates, places=places)

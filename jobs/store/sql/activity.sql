@@ -3,7 +3,8 @@
 
 -- name: add
 -- Add a process's counts to the present minute and to the totals. In the totals the types that tenants declare are one,
--- and tenants without series of their own are tenant 0. Nothing depends on it, so its commit does not wait for the disk.
+-- tenants without series of their own are tenant 0, and all tenants together are tenant -1. Nothing depends on it, so its
+-- commit does not wait for the disk.
 -- Rows are locked in the order of their keys, so that two processes that add to the same ones never deadlock.
 -- locks: rows of the minute, then of the totals; lock_timeout
 -- index: primary keys
@@ -21,7 +22,7 @@ given AS MATERIALIZED (
     lag_17, lag_18, lag_19, lag_20, duration_0, duration_1, duration_2, duration_3, duration_4, duration_5,
     duration_6, duration_7, duration_8, duration_9, duration_10, duration_11, duration_12, duration_13, duration_14,
     duration_15, duration_16, duration_17, duration_18, duration_19, duration_20)
-    SELECT coalesce((SELECT n.tenant_id FROM jobs_metrictenant n WHERE n.tenant_id = given.tenant_id), 0) AS whose,
+    SELECT whose.id,
            CASE WHEN strpos(job_type, '@') > 0 THEN %(declared_types)s ELSE job_type END AS label,
        sum(created) AS created, sum(withdrawn) AS withdrawn, sum(dispatched) AS dispatched,
        sum(handed_back) AS handed_back, sum(messages_lost) AS messages_lost, sum(started) AS started,
@@ -47,7 +48,9 @@ given AS MATERIALIZED (
        sum(duration_14) AS duration_14, sum(duration_15) AS duration_15, sum(duration_16) AS duration_16,
        sum(duration_17) AS duration_17, sum(duration_18) AS duration_18, sum(duration_19) AS duration_19,
        sum(duration_20) AS duration_20
-    FROM given GROUP BY whose, label ORDER BY whose, label
+    FROM given, LATERAL (VALUES
+        (-1), (coalesce((SELECT n.tenant_id FROM jobs_metrictenant n WHERE n.tenant_id = given.tenant_id), 0))) whose(id)
+    GROUP BY whose.id, label ORDER BY whose.id, label
     ON CONFLICT (tenant_id, job_type) DO UPDATE SET
     created = coalesce(kept.created + excluded.created, kept.created, excluded.created),
     withdrawn = coalesce(kept.withdrawn + excluded.withdrawn, kept.withdrawn, excluded.withdrawn),
@@ -284,42 +287,40 @@ ON CONFLICT (hour, tenant_id, job_type) DO UPDATE SET
 -- returns: hour, whether it is_over (nothing adds to it any more); no row when there is none
 SELECT date_trunc('hour', first.minute, 'UTC') AS hour,
        date_trunc('hour', first.minute, 'UTC') + interval '1 hour' + %(grace)s <= carillon_now() AS is_over
-FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour ORDER BY hour DESC LIMIT 1),
+FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WHERE hour > '2000-01-01Z'
+                       ORDER BY hour DESC LIMIT 1),
                       '2000-01-01Z') AS since) rolled, LATERAL (
     SELECT minute FROM jobs_activityminute WHERE minute >= rolled.since ORDER BY minute LIMIT 1) first;
 
--- name: purge_minutes
--- Drop counts by the minute that no partition's end takes away: those in the default partition.
--- locks: rows of minutes, SKIP LOCKED
+-- name: purge_minute
+-- Drop the oldest minute's counts that no partition's end takes away: it is in the default partition.
+-- locks: rows of a minute, lock_timeout
 -- index: primary key
 -- returns: minute
-DELETE FROM jobs_activityminute WHERE (minute, tenant_id, job_type) IN (
-    SELECT minute, tenant_id, job_type FROM jobs_activityminute
-    WHERE minute < %(before)s::timestamptz
-    ORDER BY minute LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED) AND minute < %(before)s::timestamptz
+DELETE FROM jobs_activityminute WHERE minute = (
+    SELECT minute FROM jobs_activityminute WHERE minute < %(before)s::timestamptz ORDER BY minute LIMIT 1)
 RETURNING minute;
 
--- name: purge_hours
+-- name: purge_hour
 -- The same of counts by the hour.
--- locks: rows of hours, SKIP LOCKED
+-- locks: rows of an hour, lock_timeout
 -- index: primary key
 -- returns: hour
-DELETE FROM jobs_activityhour WHERE (hour, tenant_id, job_type) IN (
-    SELECT hour, tenant_id, job_type FROM jobs_activityhour
-    WHERE hour < %(before)s::timestamptz
-    ORDER BY hour LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED) AND hour < %(before)s::timestamptz
+DELETE FROM jobs_activityhour WHERE hour = (
+    SELECT hour FROM jobs_activityhour WHERE hour < %(before)s::timestamptz ORDER BY hour LIMIT 1)
 RETURNING hour;
 
 -- name: busiest
--- The tenants with most activity in the last minutes, and those that have series of their own, active or not. No tenant
+-- The tenants with most activity in this minute and the %(minutes)s before, and those that have series of their own, active or not. No tenant
 -- whose slug is "other" is among them: it would be taken for all others.
 -- index: primary keys
 -- returns: tenant_id, count, named
 WITH recent AS MATERIALIZED (
     SELECT tenant_id, sum(coalesce(created, 0) + coalesce(dispatched, 0) + coalesce(started, 0)) AS count
-    FROM jobs_activityminute WHERE minute >= carillon_now() - %(span)s GROUP BY tenant_id
+    FROM jobs_activityminute
+    WHERE minute = ANY(ARRAY(SELECT date_trunc('minute', carillon_now(), 'UTC') - n * interval '1 minute'
+                             FROM generate_series(0, %(minutes)s) n))
+    GROUP BY tenant_id
 ), wanted AS (
     SELECT tenant_id FROM jobs_metrictenant
     UNION (SELECT tenant_id FROM recent ORDER BY count DESC, tenant_id LIMIT %(limit)s)

@@ -1,43 +1,82 @@
 -- The figures that monitoring reads every few seconds. Each read is bounded by what may be in flight, by the number of
--- lanes, queues and processes, or by a limit; nothing counts a table.
+-- queues and processes, or by a limit; nothing counts a table. Counters come from jobs_activitytotal. The time is asked
+-- for once a statement, since asking costs as much as reading a row.
+
+-- name: totals
+-- What happened, ever, by job type and tenant; "other" are the tenants without series of their own. Sums of one series
+-- only go up: a tenant that loses its name loses its row, and what it does from then on is added to the others.
+-- index: primary keys
+-- returns: tenant (null: all of them), and a row of jobs_activitytotal
+SELECT CASE WHEN total.tenant_id >= 0 THEN coalesce(tenant.slug, 'other') END AS tenant, total.*
+FROM jobs_activitytotal total
+    LEFT JOIN jobs_metrictenant named ON named.tenant_id = total.tenant_id
+    LEFT JOIN tenants_tenant tenant ON tenant.id = named.tenant_id
+WHERE total.tenant_id <= 0 OR tenant.id IS NOT NULL
+ORDER BY total.job_type, tenant;
 
 -- name: in_flight
 -- Queued and running triggers by job type: as many as windows and caps let through.
 -- index: trigger_in_flight
--- returns: job_type, state, count, and the seconds since the oldest was queued
+-- returns: job_type, state, count, the seconds since the oldest was queued, and how many leases are over
 SELECT job_type, state, count(*) AS count,
-       greatest(0, extract(epoch FROM carillon_clock() - min(queued_at)))::float AS oldest_seconds
+       greatest(0, extract(epoch FROM carillon_clock() - min(queued_at)))::float AS oldest_seconds,
+       count(*) FILTER (WHERE state = 'running' AND lease_expires_at < (SELECT carillon_now())) AS expired
 FROM jobs_trigger WHERE phase = 'in_flight' GROUP BY job_type, state;
 
--- name: waiting
--- How late the oldest due and waiting trigger is, by job type: from lane to lane as dispatch's sweep. Suspended tenants
--- are left out, since their triggers wait on purpose.
+-- name: due
+-- What is due and waits in dispatch's sight, by job type: from lane to lane as dispatch's sweep. How late the first
+-- trigger of each lane is, is exact; of the %(lanes)s lanes that wait longest up to %(limit)s triggers each are counted,
+-- of others one. Suspended tenants are left out, since their triggers wait on purpose.
 -- index: trigger_lane
--- returns: job_type, lag_seconds (0: nothing is due)
+-- returns: job_type, count, lag_seconds (0: nothing is due)
 WITH RECURSIVE lane AS (
-    (SELECT tenant_id, job_type, priority FROM jobs_trigger
+    (SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger
      WHERE phase IN ('pending', 'retrying') AND NOT held
-     ORDER BY tenant_id, job_type, priority LIMIT 1)
+     ORDER BY tenant_id, job_type, priority, due_at LIMIT 1)
     UNION ALL
     SELECT following.* FROM lane, LATERAL (
-        SELECT tenant_id, job_type, priority FROM jobs_trigger t
+        SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger t
         WHERE t.phase IN ('pending', 'retrying') AND NOT t.held
           AND (t.tenant_id, t.job_type, t.priority) > (lane.tenant_id, lane.job_type, lane.priority)
-        ORDER BY t.tenant_id, t.job_type, t.priority LIMIT 1) following
+        ORDER BY t.tenant_id, t.job_type, t.priority, t.due_at LIMIT 1) following
+), shown AS MATERIALIZED (
+    SELECT tenant_id, job_type, priority, due_at FROM lane
+    WHERE tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
+), deep AS (
+    SELECT longest.job_type, sum(counted.count - 1) AS more
+    FROM (SELECT * FROM shown WHERE due_at <= (SELECT carillon_now()) ORDER BY due_at LIMIT %(lanes)s) longest, LATERAL (
+        SELECT count(*) AS count FROM (
+            SELECT FROM jobs_trigger t
+            WHERE t.tenant_id = longest.tenant_id AND t.job_type = longest.job_type AND t.priority = longest.priority
+              AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= (SELECT carillon_now())
+            ORDER BY t.due_at LIMIT %(limit)s) c) counted
+    GROUP BY longest.job_type
 )
-SELECT job_type, max(greatest(0, extract(epoch FROM carillon_clock() - (
-           SELECT t.due_at FROM jobs_trigger t
-           WHERE t.tenant_id = lane.tenant_id AND t.job_type = lane.job_type AND t.priority = lane.priority
-             AND t.phase IN ('pending', 'retrying') AND NOT t.held
-           ORDER BY t.due_at LIMIT 1))))::float AS lag_seconds
-FROM lane, LATERAL (SELECT status FROM tenants_tenant WHERE id = lane.tenant_id OFFSET 0) tenant
-WHERE tenant.status <> 'suspended'
-GROUP BY job_type;
+SELECT job_type, (count(*) FILTER (WHERE due_at <= (SELECT carillon_now()))
+                  + coalesce((SELECT more FROM deep WHERE deep.job_type = shown.job_type), 0))::bigint AS count,
+       greatest(0, extract(epoch FROM carillon_clock() - min(due_at)))::float AS lag_seconds
+FROM shown GROUP BY job_type;
+
+-- name: parked
+-- What is due and parked, by job type and cause: until another trigger has ended (overlap), or for a time, as its target's
+-- rate or a crowded worker demands (rate). Of each cause %(limit)s triggers are looked at.
+-- index: trigger_parked, trigger_parked_until
+-- returns: job_type, cause, count, lag_seconds
+SELECT job_type, cause, count(*) AS count,
+       max(extract(epoch FROM (SELECT carillon_now()) - due_at))::float AS lag_seconds
+FROM ((SELECT 'rate' AS cause, job_type, tenant_id, due_at FROM jobs_trigger
+       WHERE parked_until IS NOT NULL ORDER BY parked_until LIMIT %(limit)s)
+      UNION ALL
+      (SELECT 'overlap', job_type, tenant_id, due_at FROM jobs_trigger
+       WHERE parked AND parked_until IS NULL ORDER BY job_id, scheduled_for LIMIT %(limit)s)) looked_at
+WHERE due_at <= (SELECT carillon_now())
+  AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
+GROUP BY job_type, cause;
 
 -- name: queues
--- What dispatchers know of each queue, and how many it was ever given.
--- returns: job_type, window, rate, dispatched
-SELECT job_type, "window", rate, dispatched FROM jobs_queue;
+-- What dispatchers know of each queue.
+-- returns: job_type, window, rate
+SELECT job_type, "window", rate FROM jobs_queue;
 
 -- name: leases
 -- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).
@@ -46,20 +85,28 @@ SELECT job_type, "window", rate, dispatched FROM jobs_queue;
 SELECT name, holder, term, extract(epoch FROM expires_at - carillon_clock())::float AS seconds_left
 FROM jobs_lease ORDER BY name LIMIT %(limit)s;
 
--- name: outcomes
--- The latest attempts that began within the last minute, by how they stand now. Ids follow time: %(after)s bounds the
--- search, generously.
--- index: primary keys
--- returns: state, count
-SELECT state, count(*) AS count FROM (
-    SELECT state, started_at FROM jobs_attempt WHERE id >= %(after)s::uuid ORDER BY id DESC LIMIT %(limit)s) latest
-WHERE started_at > carillon_now() - interval '1 minute'
-GROUP BY state;
+-- name: past_retention
+-- Ended triggers that retention should have dropped, among the %(limit)s oldest.
+-- index: primary key (UUIDv7 ids follow time)
+-- returns: count
+SELECT count(*) AS count FROM (
+    SELECT state, finished_at FROM jobs_trigger WHERE id < %(before_id)s::uuid ORDER BY id LIMIT %(limit)s) oldest
+WHERE state IN ('succeeded', 'dead', 'skipped', 'cancelled') AND finished_at < carillon_now() - %(retention)s;
 
--- name: statistics
--- Figures that Postgres counts anyway: rows that became triggers by whichever way, and effects found made already, each
--- of which is an update of the record. They start again when statistics are reset, as counters may.
--- returns: materialized, duplicates_prevented
-SELECT coalesce(sum(n_tup_ins) FILTER (WHERE relname = 'jobs_trigger'), 0)::bigint AS materialized,
-       coalesce(sum(n_tup_upd) FILTER (WHERE relname = 'jobs_effect'), 0)::bigint AS duplicates_prevented
-FROM pg_stat_user_tables WHERE relname IN ('jobs_trigger', 'jobs_effect');
+-- name: partitions_ahead
+-- How far ahead of the clock each partitioned table has partitions; 0: the default partition takes what comes.
+-- returns: name (of the table), seconds
+SELECT parent.relname::text AS name,
+       greatest(0, extract(epoch FROM max(
+           (regexp_match(pg_get_expr(part.relpartbound, part.oid), 'TO \(''([^'']+)''\)'))[1]::timestamptz)
+           - carillon_now()))::float AS seconds
+FROM unnest(%(tables)s::text[]) AS wanted(name)
+    JOIN pg_class parent ON parent.oid = wanted.name::regclass
+    JOIN pg_inherits i ON i.inhparent = parent.oid JOIN pg_class part ON part.oid = i.inhrelid
+GROUP BY parent.relname ORDER BY parent.relname;
+
+-- name: connections
+-- Connections of clients to the server, whoever's they are, and how many it allows.
+-- returns: used, most
+SELECT count(*) AS used, current_setting('max_connections')::int AS most
+FROM pg_stat_activity WHERE backend_type = 'client backend';
