@@ -22,6 +22,8 @@ from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS, ApiKey, Tenant
 from tenants.quotas import NAMES
 from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP, rotate_signing_secret
 
+#: Scopes that a tenant's key may have.
+TENANT_SCOPES = tuple(scope for scope in ApiKey.Scope.values if scope != ApiKey.Scope.OPERATOR)
 #: Columns of a tenant that may change. Services and receivers know it by its slug.
 CHANGEABLE = ("name", "status", "queues", "disabled_types", "require_if_match", "all_events", *NAMES)
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
@@ -66,7 +68,7 @@ def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
 
 def create_api_key(
     *,
-    tenant: Tenant,
+    tenant: Tenant | None,
     name: str,
     scopes: Iterable[str],
     expires_at: datetime | None = None,
@@ -74,11 +76,14 @@ def create_api_key(
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its text, which is shown this once.
 
-    ``scopes`` holds some of ``ApiKey.Scope``. Raises ``ValidationError`` by field.
+    ``scopes`` holds some of ``TENANT_SCOPES``; without a tenant the key is the installation's, and ``operator`` its
+    only scope. Raises ``ValidationError`` by field.
     """
     wanted = list(dict.fromkeys(scopes))
-    if not wanted or not set(wanted) <= set(ApiKey.Scope.values):
-        raise ValidationError({"scopes": f"Choose some of {', '.join(ApiKey.Scope.values)}."})
+    if tenant is None and wanted != [ApiKey.Scope.OPERATOR]:
+        raise ValidationError({"scopes": "A key of the installation has the scope operator alone."})
+    if tenant is not None and (not wanted or not set(wanted) <= set(TENANT_SCOPES)):
+        raise ValidationError({"scopes": f"Choose some of {', '.join(TENANT_SCOPES)}."})
     if expires_at is not None and not EARLIEST <= expires_at <= LATEST:
         raise ValidationError({"expires_at": OUT_OF_BOUNDS})
     prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(12))
@@ -105,7 +110,8 @@ def rotate_api_key(*, key: ApiKey, overlap: timedelta = DEFAULT_OVERLAP) -> tupl
     if not timedelta() <= overlap <= MAX_OVERLAP:
         raise ValidationError({"overlap_seconds": f"Must be from 0 to {MAX_OVERLAP.total_seconds():.0f}."})
     with transaction.atomic():
-        present = ApiKey.objects.select_for_update().select_related("tenant").get(id=key.id)
+        locked = ApiKey.objects.select_for_update(of=("self",))
+        present = locked.select_related("tenant").get(id=key.id)
         now = database_now()
         if present.revoked_at or (present.expires_at and present.expires_at <= now):
             raise ValidationError({"key": "Is revoked or has expired; create another instead."})

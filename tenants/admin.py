@@ -21,7 +21,14 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from tenants.actions import create_api_key, create_tenant, revoke_api_key, rotate_api_key, update_tenant
+from tenants.actions import (
+    TENANT_SCOPES,
+    create_api_key,
+    create_tenant,
+    revoke_api_key,
+    rotate_api_key,
+    update_tenant,
+)
 from tenants.console import ConsoleAdmin, back_to
 from tenants.console.operators import GroupAdmin, UserAdmin
 from tenants.forms import MomentField, RowSelect, WholeNumberField
@@ -74,10 +81,15 @@ class TenantForm(CreatingForm):
 class ApiKeyForm(CreatingForm):
     token = ""
     scopes = forms.MultipleChoiceField(
-        choices=ApiKey.Scope.choices,
+        choices=[choice for choice in ApiKey.Scope.choices if choice[0] in TENANT_SCOPES],
         initial=[ApiKey.Scope.READ, ApiKey.Scope.WRITE],
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
     )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Keys of the installation are made by ``manage.py create_operator_key`` alone.
+        self.fields["tenant"].required = True
 
     def create(self) -> ApiKey:
         given = {
@@ -226,7 +238,8 @@ class ApiKeyAdmin(AccessAdmin):
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
         key = self.get_object(request, object_id)
-        return super().get_actions_detail(request, object_id) if key and not key.revoked_at else []
+        actions = super().get_actions_detail(request, object_id) if key and not key.revoked_at else []
+        return [action for action in actions if key.tenant_id or action.path != "rotate"]
 
     @action(
         description="Rotate",
@@ -241,7 +254,8 @@ class ApiKeyAdmin(AccessAdmin):
     )
     def rotate(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         key = self.get_object(request, object_id)
-        if key is None:
+        # Whoever may rotate tenants' keys may not have one of the installation that way.
+        if key is None or key.tenant_id is None:
             raise Http404
         try:
             successor, text = rotate_api_key(key=key)

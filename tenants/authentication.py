@@ -1,9 +1,9 @@
 """The caller of the API, and the rights of its key.
 
 ``Authorization: Bearer ck_…`` names a tenant; everything a view reads or writes is that tenant's, found as
-``request.auth.tenant``. Both are as they were less than a second ago (``recent_keys``), except for views that say
-``reads_tenant``: they show or change what stands in the tenant's row. Every fault of a key gets
-the same answer, 401; a missing scope gets 403.
+``request.auth.tenant``. A key of the installation names none, and serves only views whose ``scope`` is ``operator``.
+Both are as they were less than a second ago (``recent_keys``), except for views that say ``reads_tenant``: they show or
+change what stands in the tenant's row. Every fault of a key gets the same answer, 401; a missing scope gets 403.
 """
 
 from typing import TYPE_CHECKING
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ApiKeyAuthentication(BaseAuthentication):
-    """``request.user`` becomes the tenant, ``request.auth`` the ``ApiKey``."""
+    """``request.user`` becomes the tenant (None: the installation), ``request.auth`` the ``ApiKey``."""
 
     keyword = "Bearer"
 
-    def authenticate(self, request: Request) -> tuple[Tenant, ApiKey] | None:
+    def authenticate(self, request: Request) -> tuple[Tenant | None, ApiKey] | None:
         """None without an ``Authorization`` header; raises ``AuthenticationFailed`` for any that is no live key."""
         header = get_authorization_header(request)
         if not header:
@@ -56,6 +56,6 @@ class HasScope(BasePermission):
         scope = getattr(view, "scope", None) or by_method
         if scope not in key.scopes:
             raise PermissionDenied(f"This API key lacks the scope {scope}.")
-        if scope == ApiKey.Scope.WRITE and key.tenant.status == Tenant.Status.FROZEN:
+        if scope == ApiKey.Scope.WRITE and key.tenant and key.tenant.status == Tenant.Status.FROZEN:
             raise PermissionDenied("This tenant is frozen: its keys only read.")
         return True

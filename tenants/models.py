@@ -145,8 +145,13 @@ class ApiKey(models.Model):
         WORKER = "worker"
         #: Reads the audit trail.
         ADMIN = "admin"
+        #: The levers over all tenants: of keys of the installation, which have no tenant and no other scope.
+        OPERATOR = "operator"
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
+    #: None: the key is the installation's.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.CASCADE, related_name="api_keys", null=True, blank=True
+    )
     name = models.CharField(max_length=100)
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     secret_hash = models.CharField(max_length=128, editable=False)
@@ -168,6 +173,11 @@ class ApiKey(models.Model):
         constraints = (
             models.CheckConstraint(
                 condition=_storable("expires_at"), name="apikey_times_between_2000_and_2100"
+            ),
+            models.CheckConstraint(
+                condition=Q(tenant__isnull=True, scopes=["operator"])
+                | Q(tenant__isnull=False) & ~Q(scopes__contains=["operator"]),
+                name="apikey_operator_has_no_tenant",
             ),
         )
 

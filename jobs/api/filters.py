@@ -13,13 +13,13 @@ from drf_spectacular.utils import extend_schema_field
 
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
+from jobs.core.labels import SELECTOR, read_selector
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
 from jobs.core.states import PHASES, AttemptState, JobStatus, TriggerState
 from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
 from jobs.models.fields import first_id_since
 from jobs.shapes.job import MAX_NAME
-from jobs.shapes.labels import SELECTOR, read_selector
 from jobs.shapes.operations import EVERY_REASON
 
 #: States of attempts that always have an error code (``handlers.outcome``).

@@ -78,14 +78,18 @@ def endpoint(
     problems: Sequence[int] = (),
     parameters: Sequence[OpenApiParameter] = (),
     examples: Sequence[OpenApiExample] = (),
+    keyed: bool = True,
     operation_id: str,
 ) -> Callable[[F], F]:
-    """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has."""
+    """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has.
+
+    ``keyed``: a write takes an ``Idempotency-Key``.
+    """
     if request is not None:
         problems = (*problems, 413, 415)
 
     def describe(method: F) -> F:
-        writes = method.__name__ != "get"
+        writes = keyed and method.__name__ != "get"
         return extend_schema(
             summary=summary,
             description=f"{summary}.",

@@ -5,7 +5,7 @@ from django.urls import path
 from jobs.api import pull
 from jobs.api.events import EventsView, TenantNotifyView, TrailView
 from jobs.api.vault import views as vault
-from jobs.api.views import backfills, bulk, explain, jobs, outcomes, service, triggers
+from jobs.api.views import backfills, bulk, explain, installation, jobs, outcomes, service, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -49,6 +49,17 @@ urlpatterns = [
     path("tenant/notify", TenantNotifyView.as_view(), name="tenant-notify"),
     path("job-types", service.JobTypesView.as_view(), name="job-types"),
     path("job-types/<str:name>", pull.JobTypeView.as_view(), name="job-type"),
+    path("installation", installation.InstallationView.as_view(), name="installation"),
+    path(
+        "installation/job-types",
+        installation.InstallationJobTypesView.as_view(),
+        name="installation-job-types",
+    ),
+    path(
+        "installation/job-types/<str:name>",
+        installation.InstallationJobTypeView.as_view(),
+        name="installation-job-type",
+    ),
     path("events", EventsView.as_view(), name="events"),
     path("audit", TrailView.as_view(), name="audit"),
     path("worker/claim", pull.ClaimView.as_view(), name="worker-claim"),

@@ -12,6 +12,7 @@ from typing import Any
 from jobs import limits
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
+from jobs.core.levers import lower_cap
 from jobs.core.pull import shown_name
 from jobs.core.states import JobStatus, TriggerState
 from jobs.explain.gate import Gate, moment, span
@@ -64,6 +65,26 @@ def leader(fact: Any) -> Gate:
         return Gate("leader", True, "A beat leads.")
     since = f"since {moment(fact.led_until)}, for {span(fact.now - fact.led_until)}"
     return Gate("leader", False, f"No beat leads {since}, so nothing is dispatched; start one.")
+
+
+def dispatch(fact: Any) -> Gate:
+    since = fact.dispatch_stopped_at
+    if since is None:
+        return Gate("dispatch", True, "Dispatch is not stopped.")
+    detail = f"Dispatch is stopped since {moment(since)} by an operator, for all tenants: {_told(fact.stop_reason)}"
+    return Gate("dispatch", False, detail)
+
+
+def job_type(fact: Any) -> Gate:
+    name, since = shown_name(fact.job_type), fact.type_paused_at
+    if since is None:
+        return Gate("job_type", True, f"Job type {name} is not paused.")
+    why = _told(fact.type_pause_reason)
+    return Gate("job_type", False, f"Job type {name} is paused since {moment(since)} by an operator: {why}")
+
+
+def _told(reason: str) -> str:
+    return f"{reason.rstrip('.')}."
 
 
 def tenant_cap(fact: Any) -> Gate:
@@ -124,12 +145,13 @@ def type_cap(fact: Any) -> Gate:
         whose = f" for tenant {fact.tenant}" if fact.job_type in fact.disabled_types else ""
         detail = f"Job type {kind.name} is switched off{whose}: what is dispatched ends as type_switched_off."
         return Gate("type_cap", True, detail, used=fact.own_in_flight)
-    if kind.max_in_flight is None:
-        return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=fact.own_in_flight)
-    own, limit = fact.own_in_flight, kind.max_in_flight
+    own, limit = fact.own_in_flight, lower_cap(kind.max_in_flight, fact.operators_cap)
+    if limit is None:
+        return Gate("type_cap", True, f"Job type {kind.name}: no limit.", used=own)
     has_room = fact.type_in_flight < limit
     room = "has room" if has_room else "is full"
-    detail = f"Job type {kind.name} {room}: {limit:,} at most in flight, {own:,} of yours are."
+    whose = "" if limit == kind.max_in_flight else ", set by an operator"
+    detail = f"Job type {kind.name} {room}: {limit:,} at most in flight{whose}, {own:,} of yours are."
     return Gate("type_cap", has_room, detail, limit=limit, used=own)
 
 

@@ -59,6 +59,8 @@ GATES: dict[str, _Decide] = {
     "job": _alone(gates.job),
     "tenant": _alone(gates.tenant),
     "leader": _alone(gates.leader),
+    "dispatch": _alone(gates.dispatch),
+    "job_type": _alone(gates.job_type),
     "tenant_cap": _alone(gates.tenant_cap),
     "tenant_rate": _by_rate(gates.tenant_rate),
     "target_rate": _by_rate(gates.target_rate),
@@ -71,9 +73,9 @@ GATES: dict[str, _Decide] = {
     "running": _alone(progress.running),
     "back_off": _alone(progress.back_off),
 }
-#: Gates that still count once a trigger is queued (claim looks at job and tenant again), and once it runs.
+#: Gates that still count once a trigger is queued (claim looks at some of them again), and once it runs.
 _COUNTS = {
-    TriggerState.QUEUED: {"job", "tenant", "broker", "worker", "running", "back_off"},
+    TriggerState.QUEUED: {"job", "tenant", "dispatch", "job_type", "broker", "worker", "running", "back_off"},
     TriggerState.RUNNING: {"running", "back_off"},
 }
 #: With every gate passed, the leader takes a trigger within a turn; longer than this, something else is amiss.

@@ -1,5 +1,5 @@
-"""Queue: what dispatchers know together of one job type's queue (DESIGN §8). Message: what the broker cannot take.
-PullType: a job type that a tenant declared."""
+"""Queue: what dispatchers know of one job type's queue together (DESIGN §8). Installation: whether they dispatch.
+Message: what the broker cannot take. PullType: a job type that a tenant declared."""
 
 from datetime import timedelta
 
@@ -15,6 +15,9 @@ class Queue(models.Model):
 
     ``window`` is how many triggers may be queued at once: about what the workers take in the target wait, at ``rate``
     claims a second. ``dispatched`` counts ever; ``drained`` is what of it had left the queue at ``measured_at``.
+
+    The other columns are operators' (``store/sql/levers.sql``): while ``paused_at`` is set nothing of the type starts;
+    ``max_in_flight`` bounds what is in flight beside the handler's own, the lower one counts.
     """
 
     job_type = models.CharField(max_length=63, primary_key=True)
@@ -23,9 +26,56 @@ class Queue(models.Model):
     dispatched = models.BigIntegerField(default=0)
     drained = models.BigIntegerField(default=0)
     measured_at = models.DateTimeField()
+    paused_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paused_by = models.CharField(max_length=200, default="", db_default="", editable=False)
+    pause_reason = models.CharField(max_length=500, default="", db_default="", editable=False)
+    max_in_flight = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "job type"
+        indexes = (
+            # store/sql/execution.sql: claim.
+            models.Index(
+                fields=("job_type",), condition=models.Q(paused_at__isnull=False), name="queue_paused"
+            ),
+        )
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(max_in_flight__isnull=True) | models.Q(max_in_flight__gte=1),
+                name="queue_max_in_flight_positive",
+            ),
+            models.CheckConstraint(
+                condition=times_in_range("paused_at"), name="queue_paused_between_2000_and_2100"
+            ),
+        )
 
     def __str__(self) -> str:
-        return f"{self.job_type}: window {self.window}"
+        return self.job_type
+
+
+class Installation(models.Model):
+    """At most one row, of what operators decided for all tenants together.
+
+    While ``stopped_at`` is set, nothing is dispatched for any tenant and no queued trigger is claimed.
+    """
+
+    id = models.SmallIntegerField(primary_key=True, default=1, editable=False)
+    stopped_at = models.DateTimeField(null=True, blank=True, editable=False)
+    #: The operator's name, or the API key's prefix and name.
+    stopped_by = models.CharField(max_length=200, blank=True, default="", editable=False)
+    stop_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+
+    class Meta:
+        verbose_name_plural = "dispatch"
+        constraints = (
+            models.CheckConstraint(condition=models.Q(id=1), name="installation_is_one_row"),
+            models.CheckConstraint(
+                condition=times_in_range("stopped_at"), name="installation_times_between_2000_and_2100"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return "dispatch is stopped" if self.stopped_at else "dispatch runs"
 
 
 class Message(models.Model):

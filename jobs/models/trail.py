@@ -23,6 +23,7 @@ class Change(models.Model):
         SECRET = "secret"  # noqa: S105
         USER = "user", "operator"
         GROUP = "group"
+        INSTALLATION = "installation"
 
     class Action(models.TextChoices):
         CREATED = "created"

@@ -7,11 +7,11 @@ from uuid import UUID
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from jobs.core.errors import InvalidInput
+from jobs.core.labels import MAX_LABELS, WORD, read_labels
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy, Priority
 from jobs.core.states import JobStatus
 from jobs.handlers import registry
 from jobs.shapes.base import Shape, Shown, changes_of
-from jobs.shapes.labels import MAX_LABELS, WORD, read_labels
 from jobs.shapes.notify import Notify
 from jobs.shapes.retry import Retry, RetryChanges
 from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape

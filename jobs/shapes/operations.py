@@ -10,11 +10,11 @@ from uuid import UUID
 from pydantic import Discriminator, Field, StrictBool, Tag
 
 from jobs.core.errors import InvalidInput, unknown
+from jobs.core.labels import SELECTOR
 from jobs.core.states import REASONS, JobStatus, TriggerState
 from jobs.models.operation import JOB_VERBS, TRIGGER_VERBS
 from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
 from jobs.shapes.job import MAX_NAME, PRIORITIES, Definition
-from jobs.shapes.labels import SELECTOR
 from jobs.shapes.terms import LINE, UNREAD, Instant, Says, Text
 
 VERBS = (*JOB_VERBS, *TRIGGER_VERBS)

@@ -98,3 +98,19 @@ class TestConsole:
         WebDriverWait(operator, PATIENCE_SECONDS).until(
             lambda d: every.is_displayed() and not cron.is_displayed()
         )
+
+    def test_dispatch_is_stopped_for_a_reason_and_every_page_says_so(
+        self, operator: Chrome, live_server
+    ) -> None:
+        click(operator, "Dispatch")
+        click(operator, "Stop dispatch")
+        reason = (By.CSS_SELECTOR, "#dialog input[name=reason]")
+        WebDriverWait(operator, PATIENCE_SECONDS).until(
+            lambda d: d.find_elements(*reason) and d.find_element(*reason).is_displayed()
+        )
+        operator.find_element(*reason).send_keys("Incident 42: webhooks are sent twice.")
+        operator.find_element(By.CSS_SELECTOR, "#dialog button[type=submit]").click()
+        banner = operator.find_element(By.ID, "dispatch-stopped")
+        assert "by root, for all tenants: Incident 42" in banner.text
+        operator.get(live_server.url + reverse("admin:jobs_job_changelist"))
+        assert "Incident 42" in operator.find_element(By.ID, "dispatch-stopped").text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from tenants import actions
@@ -54,6 +54,24 @@ class TestCreateTenant:
         with pytest.raises(ValidationError) as refused:
             actions.create_tenant(slug="a")
         assert list(refused.value.message_dict) == ["slug"]
+
+
+class TestOperatorKeys:
+    @pytest.mark.parametrize("scopes", [["operator"], ["read", "operator"]])
+    def test_are_never_a_tenants(self, scopes: list[str]) -> None:
+        with pytest.raises(ValidationError) as refused:
+            key_of(scopes=scopes)
+        assert list(refused.value.message_dict) == ["scopes"]
+        with pytest.raises(IntegrityError, match="apikey_operator_has_no_tenant"), transaction.atomic():
+            ApiKey.objects.create(tenant=make_tenant(), name="x", prefix="a", secret_hash="b", scopes=scopes)
+
+    @pytest.mark.parametrize("scopes", [[], ["read"], ["operator", "read"]])
+    def test_have_no_other_scope(self, scopes: list[str]) -> None:
+        with pytest.raises(ValidationError) as refused:
+            actions.create_api_key(tenant=None, name="x", scopes=scopes)
+        assert list(refused.value.message_dict) == ["scopes"]
+        with pytest.raises(IntegrityError, match="apikey_operator_has_no_tenant"), transaction.atomic():
+            ApiKey.objects.create(tenant=None, name="x", prefix="a", secret_hash="b", scopes=scopes)
 
 
 class TestCreateApiKey:

@@ -37,11 +37,29 @@ class TestAKey:
         call_command("revoke_api_key", f"ck_{new['prefix']}", stdout=StringIO())
         assert authenticate(new["api_key"]) is None
 
+    def test_of_the_installation_is_made_replaced_and_refused(self) -> None:
+        old = run("create_operator_key", "oncall")
+        assert old["tenant"] is None
+        new = run("rotate_api_key", old["prefix"])
+        for made in (old, new):
+            key = authenticate(made["api_key"])
+            assert key is not None
+            assert (key.tenant, key.scopes) == (None, ["operator"])
+        call_command("revoke_api_key", new["prefix"], stdout=StringIO())
+        assert authenticate(new["api_key"]) is None
+
+    def test_says_whose_it_is(self) -> None:
+        output = StringIO()
+        call_command("create_operator_key", "oncall", stdout=output)
+        assert output.getvalue().startswith("API key (operator) of the installation, shown this once: ck_")
+
     @pytest.mark.parametrize(
         "arguments",
         [
             ("create_api_key", "nobody", "x"), ("create_api_key", "{slug}", "x", "--scopes=all"),
             ("create_api_key", "{slug}", "x", "--expires-in-days=0"),
+            ("create_api_key", "{slug}", "x", "--scopes=operator"), ("create_operator_key", "x" * 101),
+            ("create_api_key", "{slug}", "x", "--scopes=read,operator"), ("create_operator_key", "x", "--scopes=read"),
             ("create_api_key", "{slug}", "x", "--rate-per-second=0"), ("create_api_key", "{slug}", "x" * 101),
             ("rotate_api_key", "none"), ("revoke_api_key", "none"),
         ],

@@ -20,7 +20,7 @@ from jobs.models import Change, Job, PullType
 from jobs.store import execution
 from jobs.store import jobs as job_store
 from jobs.store.trail import Actor, acting_as, chain
-from jobs.store.trail.actor import WATCHED
+from jobs.store.trail.actor import SIGNED_BY_HAND, WATCHED
 from tenants.actions import create_api_key, revoke_api_key, update_tenant
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.rekey import rekey
@@ -297,7 +297,7 @@ class TestWhatIsWatched:
             cursor.execute(
                 "SELECT DISTINCT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE 'jobs_trail_%%'"
             )
-            assert {row[0] for row in cursor.fetchall()} == set(WATCHED)
+            assert {row[0] for row in cursor.fetchall()} == {*WATCHED, *SIGNED_BY_HAND}
 
 
 class TestRetention:

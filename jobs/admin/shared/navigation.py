@@ -24,6 +24,8 @@ _ACCESS = (
     ("Audit trail", "history", "admin:jobs_change_changelist", "jobs.view_change"),
 )
 _ENGINE = (
+    ("Dispatch", "pan_tool", "admin:jobs_installation_changelist", "jobs.view_installation"),
+    ("Job types", "category", "admin:jobs_queue_changelist", "jobs.view_queue"),
     ("Leases", "flag", "admin:jobs_lease_changelist", "jobs.view_lease"),
     (
         "Celery results",

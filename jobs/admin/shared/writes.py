@@ -26,11 +26,13 @@ def button(
     icon: str,
     permission: str = "operate",
     variant: ActionVariant = ActionVariant.DEFAULT,
+    form: type[BaseDialogForm] = BaseDialogForm,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """A button of a page or list; the decorated method is called as ``(self, request, form, …)`` once confirmed."""
-    dialog = ActionDialog(
-        title=f"{title}?", description=asks, form_class=BaseDialogForm, form_submit_text=title
-    )
+    """A button of a page or list; the decorated method is called as ``(self, request, form, …)`` once confirmed.
+
+    ``form``: what its dialog asks for beside the confirmation.
+    """
+    dialog = ActionDialog(title=f"{title}?", description=asks, form_class=form, form_submit_text=title)
     return action(description=title, permissions=[permission], icon=icon, variant=variant, dialog=dialog)
 
 

@@ -39,6 +39,8 @@ class Endpoint(GenericAPIView[Any]):
     scope: str | None = None
     #: Whether it shows or changes the tenant's own row, which other calls may see as it was a moment ago.
     reads_tenant = False
+    #: Whether writes take an ``Idempotency-Key``; without, one that is sent means nothing, for they may be repeated.
+    keyed = True
     #: The shape whose fields ``?fields=`` may select.
     shows: type[BaseModel] | None = None
     filterset_class: type[ListFilter] | None = None
@@ -68,7 +70,7 @@ class Endpoint(GenericAPIView[Any]):
             raise InvalidInput(complaints)
         if "fields" in request.query_params:
             _ = self.wanted
-        if request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
+        if self.keyed and request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
             # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
             setattr(self, verb, idempotency.once(self, handler))
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from jobs.core.backlog import Ask, Lane, News
+from jobs.core.levers import lower_cap
 from jobs.crash_points import crash_point
 from jobs.store import db, events
 from jobs.store.dispatch import queues
@@ -89,7 +90,7 @@ def dispatch(
     due = [name for name in memory.backlog.turns.job_types if name in caps]
     waiting = any(memory.is_awake(tenant_id) for tenant_id in memory.backlog.turns.tenants) if due else False
     _patrol(memory, now)
-    if due:
+    if due and not memory.stopped:
         turn = _Turn(memory, leadership, rates, now, limit, is_barred)
         try:
             with db.atomic():
@@ -98,7 +99,7 @@ def dispatch(
             turn.undo()
             raise
         rates.spend(turn.started)
-        done.blocked = waiting and done.count < limit
+        done.blocked = waiting and done.count < limit and not turn.paused.issuperset(due)
         done.ample = done.blocked and set(due) <= done.full & turn.well_filled
         memory.missed.note(turn.missed)
     upcoming = memory.backlog.next_floor()
@@ -148,6 +149,8 @@ class _Turn:
         #: By tenant, how many were dispatched.
         self.started: Counter[int] = Counter()
         self.well_filled: set[str] = set()
+        #: Types that operators paused.
+        self.paused: set[str] = set()
         self.missed: dict[UUID, datetime] = {}
 
     def run(
@@ -195,10 +198,12 @@ class _Turn:
         windows = queues.fit(locked, window, queued=self._queued)
         self.well_filled = {name for name, window in windows.items() if self._queued[name] >= AMPLE * window}
         rooms = {name: window - self._queued[name] for name, window in windows.items()}
-        for name, cap in caps.items():
-            if cap is not None and name in rooms:
+        for queue in locked:
+            name, cap = queue.job_type, lower_cap(caps[queue.job_type], queue.max_in_flight)
+            if cap is not None:
                 rooms[name] = min(rooms[name], cap - running[name])
-        return rooms
+        self.paused = {queue.job_type for queue in locked if queue.paused}
+        return rooms | dict.fromkeys(self.paused, 0)
 
     def _room_of(self, tenant_id: int) -> int:
         """How many more triggers the tenant may start in this turn."""

@@ -59,6 +59,8 @@ class Memory:
         self._sweep_at = 0.0
         self._swept = False
         self._counted_at = 0.0
+        #: Whether operators had stopped dispatch at the last look.
+        self.stopped = False
 
     def note(self, news: Iterable[News]) -> None:
         """Say what this process committed as pending."""
@@ -87,6 +89,7 @@ class Memory:
             self._listen_long_at, overlap = moment + LONG_OVERLAP_EVERY_SECONDS, LONG_OVERLAP
         rows = _SQL["news"](since=None if heard_to is None else heard_to - overlap)
         now: datetime = rows[0].now
+        self.stopped = rows[0].stopped
         if heard_to is not None and now < heard_to:
             # The database's clock went back: what it stamps now is older than what was heard.
             self._swept = False

@@ -34,11 +34,16 @@ def open_queues(job_types: Iterable[str], window: Window) -> None:
 
 
 class Queue(NamedTuple):
-    """A queue that is locked by us. ``unmeasured``: it is time to fit its window."""
+    """A queue that is locked by us. ``unmeasured``: it is time to fit its window.
+
+    ``paused``, ``max_in_flight``: what operators decided about its type.
+    """
 
     job_type: str
     window: int
     unmeasured: bool
+    paused: bool
+    max_in_flight: int | None
 
 
 def lock(job_types: Iterable[str]) -> list[Queue]:

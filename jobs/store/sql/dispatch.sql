@@ -2,12 +2,13 @@
 -- alone, from each lane's floor on. Nothing here costs more for lanes, tenants or triggers that are not chosen.
 
 -- name: news
--- The lanes in which something became dispatchable since %(since)s, each with the earliest such instant; and the time
--- now.
--- index: trigger_announced
+-- The lanes in which something became dispatchable since %(since)s, each with the earliest such instant; the time now; and
+-- whether dispatch is stopped.
+-- index: trigger_announced, primary key
 -- plan: kept
--- returns: now, tenant_id (null when there is no news), job_type, priority, floor
-SELECT carillon_now() AS now, n.tenant_id, n.job_type, n.priority, n.floor
+-- returns: now, stopped, tenant_id (null when there is no news), job_type, priority, floor
+SELECT carillon_now() AS now, EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped,
+       n.tenant_id, n.job_type, n.priority, n.floor
 FROM (SELECT 1) one LEFT JOIN LATERAL (
     SELECT t.tenant_id, t.job_type, t.priority, min(t.due_at) AS floor
     FROM (SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger
@@ -50,7 +51,8 @@ WHERE id = ANY(%(ids)s::bigint[]);
 
 -- name: lock_tenants
 -- Tenants that may be served now, locked so that caps and overlap stay exact with several dispatchers, and so that a
--- pause or cancel that was acknowledged holds: actions lock the same row.
+-- pause or cancel that was acknowledged holds: actions lock the same row. None while dispatch is stopped: a turn that began
+-- before it was serves no tenant more.
 -- locks: tenant rows, SKIP LOCKED, held to the end of the dispatch transaction
 -- index: primary key
 -- plan: kept
@@ -59,6 +61,7 @@ SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenan
 WHERE id = ANY(%(ids)s::bigint[])
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))
+  AND NOT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL)
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: in_flight_since

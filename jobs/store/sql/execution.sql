@@ -7,10 +7,11 @@
 -- of a job that may run under the version they were dispatched for. The others stay untouched: they belong to the
 -- dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that names triggers
 -- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
--- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once.
+-- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once. While dispatch is
+-- stopped, or operators paused the type, nothing is claimed.
 -- transition: queued -> running
 -- locks: trigger rows, waits (worker)
--- index: primary key
+-- index: primary key, queue_paused
 -- plan: kept
 -- returns: everything a handler needs, one row an attempt
 WITH fit AS MATERIALIZED (
@@ -28,6 +29,8 @@ WITH fit AS MATERIALIZED (
       AND job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
       AND tenant.slug <> ALL(%(crowded)s::text[])
       AND NOT (tenant.slug = ANY(%(waiting)s::text[]) AND job.delivery = 'at_most_once')
+      AND t.job_type <> ALL(ARRAY(SELECT job_type FROM jobs_queue WHERE paused_at IS NOT NULL))
+      AND NOT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL)
 ), claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
@@ -81,10 +84,10 @@ FROM kept,
              FROM tenants_tenant WHERE id = kept.tenant_id OFFSET 0) tenant;
 
 -- name: hand_back
--- Give back triggers queued under the message's fence that may not run: their job was paused, cancelled or edited. The
--- fence is spent, so the message is dead; dispatch decides again. Triggers of none of ``job_types`` (null: of any) are
--- left alone: the message was never for them. Triggers that a crowded process leaves alone are parked, so that they do
--- not come back at once.
+-- Give back triggers queued under the message's fence that may not run: their job was paused, cancelled or edited, or
+-- operators stopped dispatch or paused their type. The fence is spent, so the message is dead; dispatch decides again.
+-- Triggers of none of ``job_types`` (null: of any) are left alone: the message was never for them. Triggers that a crowded
+-- process leaves alone are parked, so that they do not come back at once.
 -- transition: queued -> pending
 -- locks: trigger rows, SKIP LOCKED: a locked one is left to reap_queued
 -- index: primary key

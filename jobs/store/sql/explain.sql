@@ -46,7 +46,8 @@ SELECT fact.*, carillon_clock() AS now, others.*,
        (SELECT count(*) FROM jobs_trigger f
         WHERE fact.state = 'queued' AND f.phase = 'in_flight' AND f.state = 'queued' AND f.job_type = fact.job_type
           AND f.tenant_id = fact.tenant_id AND f.queued_at < fact.queued_at) AS queued_before,
-       (SELECT "window" FROM jobs_queue WHERE job_type = fact.job_type) AS queue_window,
+       queue."window" AS queue_window, queue.paused_at AS type_paused_at, queue.pause_reason AS type_pause_reason,
+       queue.max_in_flight AS operators_cap, stop.stopped_at AS dispatch_stopped_at, stop.stop_reason,
        key_load.in_flight AS key_in_flight, key_load.ids AS key_ids,
        (SELECT count(*) FROM (
            SELECT FROM jobs_trigger ahead
@@ -83,6 +84,9 @@ FROM fact, LATERAL (
     -- And its tenant's own pull workers, of a type that both kinds serve.
     WHERE queues && ARRAY['jobs.' || fact.job_type, 'jobs.' || fact.job_type || '@' || fact.tenant_id]::varchar[]) workers, LATERAL (
     SELECT max(expires_at) AS expires_at FROM jobs_lease) leaders
+LEFT JOIN LATERAL (
+    SELECT "window", paused_at, pause_reason, max_in_flight FROM jobs_queue WHERE job_type = fact.job_type) queue ON true
+LEFT JOIN jobs_installation stop ON stop.id = 1
 LEFT JOIN LATERAL (
     SELECT started_at, state, error_code FROM jobs_attempt
     WHERE fact.attempt_count > 0 AND trigger_id = fact.id

@@ -6,8 +6,10 @@
 -- locks: queue rows, SKIP LOCKED, held to the end of the dispatch transaction
 -- index: primary key
 -- plan: kept
--- returns: job_type, window, and whether it is time to measure
-SELECT job_type, "window", measured_at < carillon_clock() - %(every)s::interval AS unmeasured FROM jobs_queue
+-- returns: job_type, window, whether it is time to measure, whether an operator paused the type, and an operator's cap
+SELECT job_type, "window", measured_at < carillon_clock() - %(every)s::interval AS unmeasured,
+       paused_at IS NOT NULL AS paused, max_in_flight
+FROM jobs_queue
 WHERE job_type = ANY(%(job_types)s::text[])
 ORDER BY job_type
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from django.db import connection
 from django.db.backends.signals import connection_created
 from psycopg.sql import Literal
 
@@ -30,7 +31,11 @@ WATCHED = (
     "auth_user_groups",
     "auth_user_user_permissions",
     "auth_group_permissions",
+    "jobs_installation",
 )
+#: Tables that dispatch writes in every turn, columns that tell nothing: whoever writes the others says who acts
+#: (``sign_transaction``).
+SIGNED_BY_HAND = ("jobs_queue",)
 _WRITES = re.compile(
     rf'\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\s+(?:ONLY\s+)?"?(?:{"|".join(WATCHED)})\b',
     re.IGNORECASE,
@@ -95,6 +100,13 @@ def present_actor() -> Actor | None:
 def sign_statements() -> None:
     """Tell the database who acts, on every connection this process makes from here on. May be repeated."""
     connection_created.connect(_settle, dispatch_uid="carillon-actor")
+
+
+def sign_transaction() -> None:
+    """Tell the database who acts until the transaction at hand ends."""
+    if (actor := present_actor()) is not None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('carillon.actor', %s, true)", [actor.as_text()])
 
 
 def _settle(connection: Any, **_: Any) -> None:

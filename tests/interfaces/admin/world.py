@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.contrib.messages import get_messages
 from django.http import HttpResponse
@@ -12,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django_celery_results.models import TaskResult
 
-from jobs.models import Change, Lease
+from jobs.models import Change, Installation, Lease, Queue
 from tenants.actions import create_api_key
 from tenants.vault.secrets import put_secret
 from tests import factories
@@ -29,6 +30,8 @@ MODELS = (
     "tenants_apikey",
     "tenants_secret",
     "jobs_change",
+    "jobs_installation",
+    "jobs_queue",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -48,6 +51,8 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "django_celery_results_taskresult",
         "tenants_secret",
         "jobs_change",
+        "jobs_installation",
+        "jobs_queue",
     )
 }
 
@@ -75,6 +80,9 @@ class World:
         )
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
         self.change = Change.objects.get(kind="api_key")
+        self.installation, _ = Installation.objects.get_or_create(id=1)
+        # A name that addresses of the admin write otherwise.
+        self.queue = Queue.objects.create(job_type="celery_task", window=16, measured_at=factories.now())
 
     def url(self, page: str) -> str:
         rows = {
@@ -87,9 +95,11 @@ class World:
             "tenants_apikey": self.key,
             "tenants_secret": self.secret,
             "jobs_change": self.change,
+            "jobs_installation": self.installation,
+            "jobs_queue": self.queue,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
-        return reverse(f"admin:{page}", args=[row.pk] if row else [])
+        return reverse(f"admin:{page}", args=[quote(row.pk)] if row else [])
 
 
 def signed_in(*codenames: str) -> Client:
@@ -106,9 +116,9 @@ def said(response: HttpResponse) -> str:
     return str(list(get_messages(response.wsgi_request))[-1])
 
 
-def press(client: Client, page: str, row: Any) -> HttpResponse:
-    """Confirm a button of ``row``'s page."""
-    return client.post(reverse(f"admin:{page}", args=[row.pk]), CONFIRMED)
+def press(client: Client, page: str, row: Any, **typed: str) -> HttpResponse:
+    """Confirm a button of ``row``'s page, with what its dialog asks for."""
+    return client.post(reverse(f"admin:{page}", args=[quote(row.pk)]), {**CONFIRMED, **typed})
 
 
 def inputs(**changes: str) -> dict[str, str]:

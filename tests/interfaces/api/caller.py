@@ -28,6 +28,12 @@ class Caller:
         if self.tenant is not None and self.token is None:
             _, self.token = create_api_key(tenant=self.tenant, name="tests", scopes=self.scopes)
 
+    @classmethod
+    def of_installation(cls) -> "Caller":
+        """With a key of the installation: no tenant, and ``operator`` as its only scope."""
+        _, token = create_api_key(tenant=None, name="tests", scopes=("operator",))
+        return cls(token=token)
+
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """A response; ``body`` is sent as JSON, or as it is when it is bytes."""
         # The same for all, so that answers can be compared.

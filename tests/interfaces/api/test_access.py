@@ -12,8 +12,8 @@ from django.urls import URLPattern
 from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.pull.types import declare_type
 from jobs.api.urls import urlpatterns
-from jobs.models import Job, Operation, Trigger
-from tenants.actions import create_api_key, revoke_api_key
+from jobs.models import Installation, Job, Operation, Queue, Trigger
+from tenants.actions import TENANT_SCOPES, create_api_key, revoke_api_key
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests.factories import HOUR, make_job, make_tenant, make_trigger, now
@@ -75,6 +75,11 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "worker/claim"): ({"worker": "w1", "job_types": [PULL_TYPE]}, 200),
     ("POST", "worker/heartbeat"): ({"triggers": [{"trigger_id": MISSING, "fence": 1}]}, 200),
     ("POST", "worker/complete"): ({"trigger_id": MISSING, "fence": 1, "outcome": "succeeded"}, 404),
+    ("GET", "installation"): (None, 200),
+    ("PATCH", "installation"): ({"dispatch": "stopped", "reason": "Incident 42."}, 200),
+    ("GET", "installation/job-types"): (None, 200),
+    ("GET", "installation/job-types/<str:name>"): (None, 200),
+    ("PATCH", "installation/job-types/<str:name>"): ({"max_in_flight": 4}, 200),
     ("GET", "secrets"): (None, 200),
     ("GET", "secrets/<str:name>"): (None, 200),
     ("PUT", "secrets/<str:name>"): ({"value": "replaced value", "hosts": ["*"]}, 200),
@@ -83,9 +88,13 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("PUT", "signing-secret"): ({"secret": "whsec_" + "QUJD" * 8}, 200),
 }
 #: The scope that paths beginning so want, where that does not follow from the method.
-SCOPES = {"worker": "worker", "audit": "admin"}
+SCOPES = {"worker": "worker", "audit": "admin", "installation": "operator"}
+#: Routes whose objects are a tenant's; the others are for keys of the installation.
+OF_TENANTS = [route for route in ROUTES if not route[1].startswith("installation")]
 OF_ONE_OBJECT = [
-    route for route in ROUTES if "<uuid:" in route[1] or (route[0] in ("GET", "DELETE") and "<" in route[1])
+    route
+    for route in OF_TENANTS
+    if "<uuid:" in route[1] or (route[0] in ("GET", "DELETE") and "<" in route[1])
 ]
 
 
@@ -97,16 +106,27 @@ def methods(pattern: URLPattern) -> list[str]:
 
 
 def with_ids(route: str, *, job: object, trigger: object, name: str, operation: object = MISSING) -> str:
+    own_type = "noop" if route.startswith("installation") else PULL_TYPE
     filled = {
         "<uuid:job_id>": job,
         "<uuid:trigger_id>": trigger,
         "<uuid:operation_id>": operation,
         "<path:name>": name,
-        "<str:name>": PULL_TYPE if name != MISSING else "missing",
+        "<str:name>": own_type if name != MISSING else "missing",
     }
     for place, value in filled.items():
         route = route.replace(place, str(value))
     return f"{V1}/{route}"
+
+
+def served(owner: Caller, route: str) -> Caller:
+    """Whom the route serves: the owner, or a key of the installation."""
+    return Caller.of_installation() if route.startswith("installation") else owner
+
+
+def with_scope(tenant: Tenant, scope: str) -> Caller:
+    """A caller with this scope alone; the key is the tenant's where a tenant's key may have it."""
+    return Caller(tenant, scopes=(scope,)) if scope in TENANT_SCOPES else Caller.of_installation()
 
 
 @pytest.fixture
@@ -128,13 +148,15 @@ def url(owner: Caller) -> Callable[[str], str]:
 @pytest.fixture
 def spent(owner: Caller) -> list[str]:
     """Headers with keys of the owner's tenant that were valid once: expired, revoked; and one with another's secret."""
-    every = {"tenant": owner.tenant, "name": "spent", "scopes": ApiKey.Scope.values}
+    every = {"tenant": owner.tenant, "name": "spent", "scopes": TENANT_SCOPES}
+    operators = {"tenant": None, "name": "spent", "scopes": ("operator",), "expires_at": now() - HOUR}
+    _, expired_operators = create_api_key(**operators)
     _, expired = create_api_key(**every, expires_at=now() - HOUR)
     revoked_key, revoked = create_api_key(**every)
     revoke_api_key(key=revoked_key)
     _, one = create_api_key(**every)
     mixed = one.rpartition("_")[0] + "_" + "y" * 43
-    return [f"Bearer {token}" for token in (expired, revoked, mixed)]
+    return [f"Bearer {token}" for token in (expired, revoked, mixed, expired_operators)]
 
 
 class TestEveryRoute:
@@ -147,7 +169,7 @@ class TestEveryRoute:
         self, owner: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
         body, status = ROUTES[method, route]
-        response = owner.call(method, url(route), body)
+        response = served(owner, route).call(method, url(route), body)
         assert response.status_code == status, response.content
 
     @pytest.mark.parametrize(("method", "route"), OF_ONE_OBJECT)
@@ -173,7 +195,9 @@ class TestEveryRoute:
         assert headers[0] == headers[1]
         assert _everything() == before
 
-    @pytest.mark.parametrize(("method", "route"), [route for route in ROUTES if route not in OF_ONE_OBJECT])
+    @pytest.mark.parametrize(
+        ("method", "route"), [route for route in OF_TENANTS if route not in OF_ONE_OBJECT]
+    )
     def test_shows_an_outsider_nothing_of_others(
         self, owner: Caller, outsider: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
@@ -210,18 +234,18 @@ class TestEveryRoute:
         wanted = SCOPES.get(route.partition("/")[0]) or ("read" if method == "GET" else "write")
         before = _everything()
         for scope in sorted(set(ApiKey.Scope.values) - {wanted}):
-            response = Caller(owner.tenant, scopes=(scope,)).call(method, path, body)
+            response = with_scope(owner.tenant, scope).call(method, path, body)
             assert response.status_code == 403
             assert wanted in response.json()["detail"]
         assert _everything() == before
-        assert Caller(owner.tenant, scopes=(wanted,)).call(method, path, body).status_code == status
+        assert with_scope(owner.tenant, wanted).call(method, path, body).status_code == status
 
     @pytest.mark.parametrize(("method", "route"), ROUTES)
     def test_refuses_a_query_parameter_it_does_not_know(
         self, owner: Caller, url: Callable[[str], str], method: str, route: str
     ) -> None:
         path, before = url(route), _everything()
-        response = owner.call(method, f"{path}?bogus=1", ROUTES[method, route][0])
+        response = served(owner, route).call(method, f"{path}?bogus=1", ROUTES[method, route][0])
         assert response.status_code == 400
         assert [error["field"] for error in response.json()["errors"]] == ["bogus"]
         assert _everything() == before
@@ -230,9 +254,10 @@ class TestEveryRoute:
     def test_answers_a_method_it_lacks_with_405(
         self, owner: Caller, url: Callable[[str], str], route: str
     ) -> None:
+        caller = served(owner, route)
         lacking = next(method for method in ("PUT", "PATCH") if (method, route) not in ROUTES)
         for method, query in ((lacking, ""), ("TRACE", ""), ("TRACE", "?fields=id")):
-            response = owner.call(method, url(route) + query, {} if method == lacking else None)
+            response = caller.call(method, url(route) + query, {} if method == lacking else None)
             assert response.status_code == 405, method
             assert response["Content-Type"] == "application/problem+json"
 
@@ -306,4 +331,6 @@ class TestKeys:
 
 def _everything() -> list[dict[str, Any]]:
     tables = (Job.objects, Trigger.objects, Secret.objects, Operation.objects)
-    return [row for table in tables for row in table.order_by("id").values()]
+    levers = (Installation.objects.order_by("id"), Queue.objects.order_by("job_type"))
+    rows = [row for table in tables for row in table.order_by("id").values()]
+    return rows + [{"id": "lever", "tenant_id": None, **row} for table in levers for row in table.values()]
