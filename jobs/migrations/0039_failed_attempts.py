@@ -4,6 +4,8 @@ Each partition's index is made concurrently, so claims go on meanwhile. May be r
 or after a partition was dropped under it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import migrations
@@ -19,6 +21,7 @@ _WITHOUT = """
         SELECT FROM pg_inherits part JOIN pg_index ON indexrelid = part.inhrelid
         WHERE part.inhparent = %s::regclass AND indrelid = partition.inhrelid)
 """
+_BOUND = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
 _IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
 
 
@@ -28,20 +31,30 @@ def make(apps: Any, schema_editor: Any) -> None:
         cursor.execute(_WITHOUT, [NAME])
         for (partition,) in cursor.fetchall():
             part = f"{partition}_failed"
-            cursor.execute(_IS_VALID, [part])
-            if cursor.fetchone() == (False,):
-                cursor.execute(f"DROP INDEX CONCURRENTLY {part}")
-            cursor.execute(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {part} ON {partition} {_OF}")
+            with _bounded(cursor, "0"):
+                cursor.execute(_IS_VALID, [part])
+                if cursor.fetchone() == (False,):
+                    cursor.execute(f"DROP INDEX CONCURRENTLY {part}")
+                cursor.execute(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {part} ON {partition} {_OF}")
             _briefly(cursor, f"ALTER INDEX {NAME} ATTACH PARTITION {part}")
 
 
 def _briefly(cursor: Any, statement: str) -> None:
     """What takes no time but locks the table: claims wait behind it while it waits for the lock."""
-    cursor.execute("SET lock_timeout = '2s'")
-    try:
+    with _bounded(cursor, "2s"):
         cursor.execute(statement)
+
+
+@contextmanager
+def _bounded(cursor: Any, patience: str) -> Iterator[None]:
+    """Statements may wait for a lock, and take, so long; ``0``: without end, as an index of a large table does."""
+    cursor.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
+    before = cursor.fetchone()
+    cursor.execute(_BOUND, [patience, patience])
+    try:
+        yield
     finally:
-        cursor.execute("RESET lock_timeout")
+        cursor.execute(_BOUND, before)
 
 
 def drop(apps: Any, schema_editor: Any) -> None:

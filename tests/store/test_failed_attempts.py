@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -49,6 +50,21 @@ class TestTheMigration:
         for _ in range(2):
             migration.make(None, EDITOR)
             assert is_whole()
+
+    def test_takes_as_long_as_it_takes_and_leaves_the_session_s_bounds_as_they_were(self) -> None:
+        migration.drop(None, EDITOR)
+        bounds = "SELECT current_setting('statement_timeout'), current_setting('lock_timeout')"
+        before, during = rows(bounds), []
+
+        def watched(execute: Any, sql: str, *rest: Any) -> Any:
+            if "CONCURRENTLY" in sql:
+                during.append(rows(bounds))
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(watched):
+            migration.make(None, EDITOR)
+        assert before != [("0", "0")] == during[0]
+        assert rows(bounds) == before
 
     def test_goes_on_where_it_was_killed(self) -> None:
         """Before a part, between a part and its attachment, and in the middle of a part, which is left invalid."""
