@@ -39,6 +39,8 @@ class Problem(Failure):
         ]
         headline = str(document.get("detail") or document.get("title") or "The server refused.")
         lines = [f"{field} → {message}" for field, message in self.errors if message != headline]
+        if status >= 500 and document.get("request_id"):
+            lines.append(f"The server's log has more under request_id {document['request_id']}.")
         about = [field for field, message in self.errors if message == headline]
         super().__init__(": ".join([*about, headline]), *lines, code=code_of(status))
 

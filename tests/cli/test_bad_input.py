@@ -1,6 +1,7 @@
 """What the API refuses, through the command: the fields are named, nothing is stored, and there is no traceback."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,16 @@ class TestPayloads:
         assert refused.code == code, refused.err[:500]
         assert "payload" in refused.err or "no JSON" in refused.err
         assert jobs_stored() == 0
+
+
+class TestAServerError:
+    def test_says_where_the_servers_log_has_more(
+        self, carillon: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(**_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("jobs.actions.jobs.create_job", fail)
+        failed = carillon("jobs", "create", "a", "-t", "noop", "--every", "60")
+        assert failed.code == 5
+        assert re.search(r"more under request_id [0-9a-f]{32}\.", failed.err), failed.err
