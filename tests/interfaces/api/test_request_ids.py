@@ -13,7 +13,7 @@ from django.test import Client
 
 from jobs import telemetry
 from jobs.actions import jobs as actions
-from jobs.core.errors import Unavailable
+from jobs.core.errors import Crowded, Unavailable
 from jobs.telemetry import current_request_id
 from tests.interfaces.api.caller import Caller, noop_job
 from tests.interfaces.api.test_problems import assert_problem
@@ -74,7 +74,7 @@ class TestAProblem:
         assert (line["level"], line["request_id"]) == ("error", "call-8")
 
     def test_that_django_logs_after_all_else_is_told_too(self, owner: Caller, lines: Lines) -> None:
-        with patch.object(actions, "create_job", side_effect=Unavailable("away")):
+        with patch.object(actions, "create_job", side_effect=Crowded(own=False)):
             assert_problem(owner.post("/jobs", noop_job(), **{"X-Request-ID": "call-9"}), 503)
         [line] = [line for line in lines() if line["logger"] == "django.request"]
         assert line["request_id"] == "call-9"
