@@ -17,6 +17,7 @@ from jobs.core.activity import KINDS
 from jobs.models import MetricTenant
 from jobs.models.fields import first_id_since
 from jobs.store.insight import activity, clocks, rollup, workers
+from jobs.store.insight import metrics as figures
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import MINUTE, make_job, make_tenant, make_trigger, take_lease
@@ -103,6 +104,22 @@ class TestWhatItTells:
         assert found["parked_triggers", "overlap", "noop"] == 2
         assert found["due_triggers", "noop"] == 3
         assert 3_600 <= found["lag_seconds", "noop"] < 3_655
+
+    def test_is_how_late_every_lane_is_however_many_triggers_are_counted(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(figures, "MAX_LANES", 1)
+        monkeypatch.setattr(figures, "MAX_OF_LANE", 3)
+        hour_ago = factories.now() - 60 * MINUTE
+        deep, other = make_job(), make_job(job_type="webhook")
+        for _ in range(5):
+            make_trigger(deep, due_at=hour_ago)
+        for _ in range(2):
+            make_trigger(other, due_at=hour_ago + MINUTE)
+        found = samples(client)
+        assert (found["due_triggers", "noop"], found["due_triggers", "webhook"]) == (3, 1)
+        assert 3_600 <= found["lag_seconds", "noop"] < 3_655
+        assert 3_540 <= found["lag_seconds", "webhook"] < 3_595
 
     def test_is_what_retention_should_have_dropped(self, client: Client) -> None:
         long_ago = factories.now() - 91 * 24 * 60 * MINUTE
