@@ -14,6 +14,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobs.actions import levers
 from jobs.core.policies import MisfirePolicy, OverlapPolicy
 from jobs.models import Job, Trigger
 from jobs.store import dispatch as dispatch_store
@@ -42,6 +43,12 @@ JOB = st.fixed_dictionaries(
         "concurrency_key": st.sampled_from(["", "key"]),
     }
 )
+LEVERS: dict[str, Callable[[], Any]] = {
+    "": lambda: None,
+    "stop": lambda: levers.change_installation(changes={"dispatch": "stopped", "reason": "why"}),
+    "pause": lambda: levers.change_type(name="noop", changes={"paused": True, "reason": "why"}),
+    "pause another": lambda: levers.change_type(name="webhook", changes={"paused": True, "reason": "why"}),
+}
 STATUS = st.sampled_from(["active"] * 5 + ["completed", "paused", "cancelled"])
 
 
@@ -86,6 +93,7 @@ class TestExplain:
         waiting=st.lists(WAITING, min_size=1, max_size=4),
         flying=st.lists(FLYING, max_size=3),
         beside=st.lists(FLYING, max_size=2),
+        lever=st.sampled_from(["", "", "", *LEVERS]),
         data=st.data(),
     )
     def test_says_what_dispatch_does(
@@ -96,6 +104,7 @@ class TestExplain:
         waiting: list[dict[str, Any]],
         flying: list[dict[str, Any]],
         beside: list[dict[str, Any]],
+        lever: str,
         data: st.DataObject,
     ) -> None:
         with undone():
@@ -104,6 +113,7 @@ class TestExplain:
             build(make_job(tenant, concurrency_key="key"), [], beside)
             trigger = data.draw(st.sampled_from(build(job, waiting, flying)))
             settle()
+            LEVERS[lever]()
             names = blocking(trigger)
             assert is_dispatched(trigger) == (names == []), names
             transaction.set_rollback(True)

@@ -1,0 +1,123 @@
+"""Levers under full load, with two beats that both dispatch: each acts within a second of its answer."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from stage.waiting import wait_until
+from tests.cluster.stage import Stage
+
+pytestmark = pytest.mark.cluster
+#: After its answer. Something started later than that was not stopped; a machine that is at much else may take longer
+#: to start again.
+STOPS_WITHIN_SECONDS, STARTS_WITHIN_SECONDS = 1.0, 10.0
+#: As many as two workers do in some seconds.
+BACKLOG, AT_ONCE = 8_000, 1_000
+
+
+class Levers:
+    """A stage with a backlog of ``noop``, and a key of the installation."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._key = str(json.loads(stage.manage("create_operator_key", "tests", "--json"))["api_key"])
+        self._tenant = stage.create_tenant("acme", "--max-jobs", "1000000", "--max-in-flight", "10000")
+
+    def pull(self, path: str = "", **changes: Any) -> datetime:
+        """When the answer came, by the database's clock."""
+        self.stage.call("PATCH", f"/installation{path}", key=self._key, body=changes)
+        [(answered_at,)] = self.stage.query("SELECT clock_timestamp()")
+        return answered_at
+
+    def add(self, count: int) -> None:
+        """So many more triggers that are due at once."""
+        job = {"job_type": "noop", "schedule": {"type": "immediate"}, "payload": {}}
+        for _ in range(count // AT_ONCE):
+            made = self.stage.call(
+                "POST", "/jobs/bulk", key=self._tenant, body={"jobs": [job] * AT_ONCE, "all_or_nothing": True}
+            )
+            assert len(made["results"]) == AT_ONCE
+
+    def count(self, where: str) -> int:
+        [(count,)] = self.stage.query(f"SELECT count(*) FROM jobs_trigger WHERE {where}")
+        return int(count)
+
+    def is_drained(self) -> bool:
+        return not self.count("phase = 'in_flight'")
+
+    def seconds_of_starts_after(self, moment: datetime) -> float:
+        """How long after ``moment`` the last attempt started; 0 when none did."""
+        [(seconds,)] = self.stage.query(
+            f"SELECT coalesce(extract(epoch FROM max(started_at) - '{moment.isoformat()}'), 0)::float "
+            f"FROM jobs_attempt WHERE started_at > '{moment.isoformat()}'"
+        )
+        return float(seconds)
+
+    def seconds_to_next_start(self, moment: datetime) -> float:
+        [(seconds,)] = wait_until(
+            lambda: (
+                (
+                    rows := self.stage.query(
+                        f"SELECT extract(epoch FROM min(started_at) - '{moment.isoformat()}')::float "
+                        f"FROM jobs_attempt WHERE started_at > '{moment.isoformat()}' HAVING count(*) > 0"
+                    )
+                )
+                and rows
+            ),
+            what="something starts again",
+        )
+        return float(seconds)
+
+    def wait_for_load(self, *, more: int = 500) -> None:
+        """Until the workers are at it."""
+        done = self.count("phase = 'ended'")
+        wait_until(lambda: self.count("phase = 'ended'") > done + more, what="the workers are at it")
+
+
+@pytest.fixture(scope="module")
+def levers() -> Iterator[Levers]:
+    with Stage(
+        beats=2, workers=2, CARILLON_LEADER_ELECTION="false", CARILLON_API_RATE_PER_SECOND="0"
+    ) as stage:
+        yield Levers(stage)
+
+
+class TestLevers:
+    def test_act_within_a_second_at_full_load(self, levers: Levers) -> None:
+        levers.pull("/job-types/noop", paused=True, reason="Until there is a backlog.")
+        levers.add(BACKLOG)
+        assert levers.count("state <> 'pending'") == 0
+        resumed_at = levers.pull("/job-types/noop", paused=False)
+        figures = {"resume": levers.seconds_to_next_start(resumed_at)}
+
+        levers.wait_for_load()
+        stopped_at = levers.pull(dispatch="stopped", reason="Incident 42.")
+        wait_until(levers.is_drained, what="what ran has ended, what was queued is handed back")
+        left = levers.count("state = 'pending'")
+        figures["stop"] = levers.seconds_of_starts_after(stopped_at)
+        started_at = levers.pull(dispatch="running")
+        assert left > 0
+        figures["start"] = levers.seconds_to_next_start(started_at)
+
+        levers.wait_for_load()
+        paused_at = levers.pull("/job-types/noop", paused=True, reason="Bad deploy.")
+        wait_until(levers.is_drained, what="what ran has ended, what was queued is handed back")
+        figures["pause"] = levers.seconds_of_starts_after(paused_at)
+
+        levers.pull("/job-types/noop", max_in_flight=3)
+        levers.pull("/job-types/noop", paused=False)
+        levers.wait_for_load(more=50)
+        assert max(levers.count("phase = 'in_flight'") for _ in range(20)) <= 3
+        levers.pull("/job-types/noop", max_in_flight=None)
+        wait_until(lambda: levers.count("phase = 'in_flight'") > 3, what="the cap is lifted")
+        assert max(figures["stop"], figures["pause"]) < STOPS_WITHIN_SECONDS, figures
+        assert max(figures["resume"], figures["start"]) < STARTS_WITHIN_SECONDS, figures
+
+    def test_lose_and_double_nothing(self, levers: Levers) -> None:
+        wait_until(lambda: levers.count("phase <> 'ended'") == 0, timeout=120, what="all have run")
+        assert levers.count("state = 'succeeded'") == BACKLOG
+        [(attempts,)] = levers.stage.query("SELECT count(*) FROM jobs_attempt")
+        assert attempts == BACKLOG
