@@ -270,6 +270,15 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
         _gauge("queue_claims_per_second", "What workers claimed when it was last measured.", "job_type"),
         _each(found.queues, "rate", "job_type"),
     )
+    yield GaugeMetricFamily(
+        "carillon_dispatch_stopped",
+        "1: an operator stopped dispatch for all tenants. `carillon installation show` says who and why.",
+        value=int(found.dispatch_stopped),
+    )
+    yield _filled(
+        _gauge("job_type_paused", "1: an operator paused the job type for all tenants.", "job_type"),
+        _each(found.queues, "paused", "job_type", of=max),
+    )
 
 
 def _of_processes(found: Figures) -> Iterator[Metric]:

@@ -453,6 +453,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "metrics.past_retention": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 2_000},
     "metrics.partitions_ahead": lambda s: {"tables": ["jobs_attempt"]},
     "metrics.connections": lambda s: {},
+    "metrics.dispatch_stopped": lambda s: {},
     "metrics.queues": lambda s: {},
     "metrics.leases": lambda s: {"limit": 1000},
     "operations.begin": lambda s: {

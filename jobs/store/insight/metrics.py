@@ -27,6 +27,7 @@ class Figures:
     due: list[Any]
     parked: list[Any]
     queues: list[Any]
+    dispatch_stopped: bool
     leases: list[Any]
     past_retention: int
     partitions: list[Any]
@@ -36,7 +37,7 @@ class Figures:
 
 
 def figures(*, retention: timedelta) -> Figures:
-    """Eleven statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
+    """Twelve statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
@@ -46,6 +47,7 @@ def figures(*, retention: timedelta) -> Figures:
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
         parked=_SQL["parked"](limit=MAX_PARKED),
         queues=_SQL["queues"](),
+        dispatch_stopped=_SQL["dispatch_stopped"]()[0].stopped,
         leases=_SQL["leases"](limit=MAX_LEASES),
         past_retention=past.count,
         partitions=_SQL["partitions_ahead"](tables=[table.table for table in partitions.ALL]),

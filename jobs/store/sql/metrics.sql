@@ -75,8 +75,14 @@ GROUP BY job_type, cause;
 
 -- name: queues
 -- What dispatchers know of each queue.
--- returns: job_type, window, rate
-SELECT job_type, "window", rate FROM jobs_queue;
+-- returns: job_type, window, rate, paused (0 or 1)
+SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused FROM jobs_queue;
+
+-- name: dispatch_stopped
+-- Whether an operator stopped dispatch.
+-- index: primary key
+-- returns: stopped
+SELECT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped;
 
 -- name: leases
 -- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).
