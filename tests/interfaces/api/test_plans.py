@@ -21,19 +21,19 @@ PAGES: dict[str, str] = {
     "/jobs?name_prefix=job-": "job_name_unique_among_living",
     "/jobs?labels=env=prod": "joblabel",
     "/jobs/{job}/triggers": "trigger_one_per_firing",
-    "/jobs/{job}/attempts": "job_id",
+    "/jobs/{job}/attempts": "jobs_attempt_job",
     "/triggers": "trigger_of_tenant",
-    "/triggers/{trigger}/attempts": "trigger_id",
-    "/attempts": "_failed",
-    "/attempts?state=failed": "_failed",
-    "/attempts?error_code=timeout": "_failed",
-    "/attempts?http_status=503": "_failed",
-    "/attempts?job_type=noop": "_failed",
-    "/attempts?started_after=2020-01-01T00:00:00Z": "_failed",
-    "/attempts?started_before=2090-01-01T00:00:00Z": "_failed",
-    "/attempts?error_code=timeout&state=timed_out&job_type=noop&http_status=503": "_failed",
-    "/attempts?job={job}": "job_id",
-    "/attempts?job={job}&state=failed": "job_id",
+    "/triggers/{trigger}/attempts": "jobs_attempt_trigger",
+    "/attempts": "jobs_attempt_failed",
+    "/attempts?state=failed": "jobs_attempt_failed",
+    "/attempts?error_code=timeout": "jobs_attempt_failed",
+    "/attempts?http_status=503": "jobs_attempt_failed",
+    "/attempts?job_type=noop": "jobs_attempt_failed",
+    "/attempts?started_after=2020-01-01T00:00:00Z": "jobs_attempt_failed",
+    "/attempts?started_before=2090-01-01T00:00:00Z": "jobs_attempt_failed",
+    "/attempts?error_code=timeout&state=timed_out&job_type=noop&http_status=503": "jobs_attempt_failed",
+    "/attempts?job={job}": "jobs_attempt_job",
+    "/attempts?job={job}&state=failed": "jobs_attempt_job",
     "/dead-letters": "trigger_dead",
 }
 
@@ -90,6 +90,16 @@ def fill() -> None:
     assert trigger.job.tenant
 
 
+def partitioned(names: set[str]) -> set[str]:
+    """The indexes whose parts these are: Postgres names those of a partition that is made later as it likes."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = ANY(%s::regclass[])",
+            [list(names)],
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+
 def plan_nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
     return [plan, *(node for child in plan.get("Plans", ()) for node in plan_nodes(child))]
 
@@ -118,7 +128,8 @@ class TestPages:
         scans = [node for node in nodes if "Relation Name" in node or "Index Name" in node]
         big = [node for node in scans if node["Node Type"] == "Seq Scan" and node["Plan Rows"] > 100]
         assert big == [], big
-        assert any(PAGES[path] in node.get("Index Name", "") for node in scans), scans
+        used = {node["Index Name"] for node in scans if "Index Name" in node}
+        assert any(PAGES[path] in name for name in used | partitioned(used)), scans
 
 
 @dataclass(frozen=True)
