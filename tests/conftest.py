@@ -1,5 +1,8 @@
 """What all tests share: a clock that can be set; job types, requests and threads that are gone after the test."""
 
+import io
+import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -9,6 +12,7 @@ import pytest
 from django.db import connection
 from hypothesis import HealthCheck, settings
 
+from jobs import telemetry
 from jobs.handlers import registry
 from jobs.limits import Buckets, shared
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
@@ -130,3 +134,14 @@ def requests_end(live_server: object) -> Iterator[None]:
         return [name for name in left if "process_request_thread" in name]
 
     wait_until(lambda: not serving(), 30, what="the live server to answer its last request")
+
+
+@pytest.fixture
+def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The JSON lines of whatever was logged since, in the format of a deployment."""
+    text = io.StringIO()
+    sink = logging.StreamHandler(text)
+    sink.setFormatter(telemetry.formatter("json"))
+    logging.getLogger().addHandler(sink)
+    yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
+    logging.getLogger().removeHandler(sink)

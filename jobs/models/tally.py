@@ -40,46 +40,43 @@ class AnswerTally(Tally):
         return f"{self.bytes} of {self.tenant_id}"
 
 
-class ActivityMinute(models.Model):
-    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036)."""
+class Activity(models.Model):
+    """Counts of a tenant and a job type; null: it did not happen."""
 
-    pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
-    minute = models.DateTimeField()
     tenant_id = models.BigIntegerField()
     job_type = models.CharField(max_length=63)
 
-    def __str__(self) -> str:
-        return f"{self.job_type} of {self.tenant_id} in {self.minute:%Y-%m-%d %H:%M}"
-
-
-class ActivityHour(models.Model):
-    """The sums of an hour's minutes. Partitioned by week (migration 0036)."""
-
-    pk = models.CompositePrimaryKey("hour", "tenant_id", "job_type")
-    hour = models.DateTimeField()
-    tenant_id = models.BigIntegerField()
-    job_type = models.CharField(max_length=63)
-
-    def __str__(self) -> str:
-        return f"{self.job_type} of {self.tenant_id} from {self.hour:%Y-%m-%d %H:%M}"
-
-
-class ActivityTotal(models.Model):
-    """What ``/metrics`` shows as counters. ``tenant_id`` 0 stands for all tenants that have no series of their own, and
-    -1 for all tenants.
-    """
-
-    pk = models.CompositePrimaryKey("tenant_id", "job_type")
-    tenant_id = models.BigIntegerField()
-    job_type = models.CharField(max_length=63)
+    class Meta:
+        abstract = True
 
     def __str__(self) -> str:
         return f"{self.job_type} of {self.tenant_id}"
 
 
-for _table in (ActivityMinute, ActivityHour, ActivityTotal):
-    for _kind in KINDS:
-        _table.add_to_class(_kind, models.BigIntegerField(null=True))
+for _kind in KINDS:
+    Activity.add_to_class(_kind, models.BigIntegerField(null=True))
+
+
+class ActivityMinute(Activity):
+    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036)."""
+
+    pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
+    minute = models.DateTimeField()
+
+
+class ActivityHour(Activity):
+    """The sums of an hour's minutes. Partitioned by week (migration 0036)."""
+
+    pk = models.CompositePrimaryKey("hour", "tenant_id", "job_type")
+    hour = models.DateTimeField()
+
+
+class ActivityTotal(Activity):
+    """What ``/metrics`` shows as counters. ``tenant_id`` 0 stands for all tenants that have no series of their own, and
+    -1 for all tenants.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "job_type")
 
 
 class MetricTenant(models.Model):

@@ -4,6 +4,7 @@ A file holds queries of one noun. Each begins with a header: ``-- name:``, then 
 ``transition:``, ``locks:``, ``index:``, ``plan:`` and ``returns:``. Tests hold the headers to ``core.states``. With
 ``plan: kept`` the connections of a process that called ``keep_plans`` have the statement parsed and planned once: for
 those of every message, which planning costs more than executing, and whose plan is the same whatever the parameters.
+``@each kind: {kind} = excluded.{kind}@`` is written out, with commas, for each of ``LISTS["kind"]``.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
 there is none. A server that is away comes out as one of ``DISCONNECTED``; one that is there and gave a statement up (a
@@ -33,6 +34,7 @@ from django.db.utils import DEFAULT_DB_ALIAS
 from psycopg.abc import Buffer, Loader
 from psycopg.pq import Format, TransactionStatus
 
+from jobs.core.activity import KINDS
 from jobs.telemetry import Outage
 
 T = TypeVar("T")
@@ -53,6 +55,8 @@ AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "25006"}
 #: No transaction is open; of a connection that broke nothing is known, and nothing is open any more.
 _AT_REST = (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 _DIRECTORY = Path(__file__).parent / "sql"
+LISTS = {"kind": KINDS}
+_EACH = re.compile(r"@each (\w+): (.+?)@")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
 
@@ -204,8 +208,13 @@ def queries(noun: str) -> dict[str, Query]:
         headers: dict[str, list[str]] = {}
         for keyword, value in _HEADER.findall(text):
             headers.setdefault(keyword, []).append(value.strip())
-        found[name] = Query(name, text.strip(), headers)
+        found[name] = Query(name, _EACH.sub(_written_out, text.strip()), headers)
     return found
+
+
+def _written_out(each: re.Match[str]) -> str:
+    name, template = each.groups()
+    return ", ".join(template.replace(f"{{{name}}}", column) for column in LISTS[name])
 
 
 def all_queries() -> dict[str, Query]:

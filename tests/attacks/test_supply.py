@@ -43,14 +43,13 @@ class TestWhatIsInstalled:
 
     def test_is_refused_if_it_is_another_file(self, tmp_path: Path) -> None:
         """Control: the same file under its own hash is installed."""
-        wheel = tmp_path / "wheels" / "carol-1.0-py3-none-any.whl"
-        wheel.parent.mkdir()
+        wheel = tmp_path / "carol-1.0-py3-none-any.whl"
         build_wheel(wheel)
         ours = subprocess.run(
             ["sha256sum", wheel], capture_output=True, text=True, check=True
         ).stdout.split()[0]
-        assert install(tmp_path, wheel.parent, ours).returncode == 0
-        refused = install(tmp_path, wheel.parent, "0" * 64)
+        assert install(tmp_path, wheel, ours).returncode == 0
+        refused = install(tmp_path, wheel, "0" * 64)
         assert refused.returncode != 0
         assert "DO NOT MATCH" in refused.stderr
 
@@ -65,11 +64,11 @@ def build_wheel(path: Path) -> None:
         archive.writestr("carol-1.0.dist-info/RECORD", "")
 
 
-def install(tmp_path: Path, wheels: Path, digest: str) -> subprocess.CompletedProcess[str]:
+def install(tmp_path: Path, wheel: Path, digest: str) -> subprocess.CompletedProcess[str]:
     locked = tmp_path / "locked.txt"
-    locked.write_text(f"carol==1.0 --hash=sha256:{digest}\n")
+    locked.write_text(f"{wheel} --hash=sha256:{digest}\n")
     target = tmp_path / f"target-{digest[:8]}"
-    command = ["install", "-q", "--require-hashes", "--no-index", "--find-links", wheels, "--target", target]
+    command = ["install", "-q", "--require-hashes", "--no-index", "--target", target]
     return subprocess.run(
         [sys.executable, "-m", "pip", *command, "-r", locked], capture_output=True, text=True, check=False
     )

@@ -1,8 +1,6 @@
 """Whatever is logged while an attempt is executed names the attempt, and each attempt that ended is in the log."""
 
 import asyncio
-import io
-import json
 import logging
 import threading
 from collections import Counter
@@ -13,7 +11,6 @@ import pytest
 import structlog
 from django.db import connection
 
-from jobs import telemetry
 from jobs.engine import endings
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import Permanent
@@ -28,17 +25,6 @@ Register = Callable[..., str]
 Lines = Callable[[], list[dict[str, Any]]]
 THEIRS = logging.getLogger("shop.orders")
 IDS = ("tenant", "job_id", "trigger_id", "attempt_id", "attempt", "fence")
-
-
-@pytest.fixture
-def lines() -> Iterator[Lines]:
-    """The JSON lines of whatever was logged since, in the format of a deployment."""
-    text = io.StringIO()
-    sink = logging.StreamHandler(text)
-    sink.setFormatter(telemetry.formatter("json"))
-    logging.getLogger().addHandler(sink)
-    yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
-    logging.getLogger().removeHandler(sink)
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,14 @@
 """``X-Request-ID``: one name for a call, in its answer and in all that is logged because of it."""
 
-import io
-import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from django.test import Client
 
-from jobs import telemetry
 from jobs.actions import jobs as actions
 from jobs.core.errors import Crowded, Unavailable
 from jobs.telemetry import current_request_id
@@ -22,16 +19,6 @@ pytestmark = pytest.mark.django_db
 Lines = Callable[[], list[dict[str, Any]]]
 OURS = re.compile("[0-9a-f]{32}")
 THEIRS = logging.getLogger("some.library")
-
-
-@pytest.fixture
-def lines() -> Iterator[Lines]:
-    text = io.StringIO()
-    sink = logging.StreamHandler(text)
-    sink.setFormatter(telemetry.formatter("json"))
-    logging.getLogger().addHandler(sink)
-    yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
-    logging.getLogger().removeHandler(sink)
 
 
 class TestTheCallersName:
