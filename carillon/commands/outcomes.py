@@ -21,10 +21,11 @@ from carillon.output import (
     terminal_width,
     write,
 )
-from carillon.reference import JobReference, job_id, trigger_path
+from carillon.reference import job_id, trigger_path
 
-_OUTCOMES = ("succeeded", "dead", "skipped", "cancelled", "unfinished")
-_BUCKET_COLUMNS = ("at", *_OUTCOMES, "success_rate", "start_lag_p95", "duration_p95")
+_OUTCOMES = ("succeeded", "dead", "skipped", "cancelled")
+#: Which of these there are: the first of a job, the second of a tenant.
+_BESIDE = ("unfinished", "retried")
 _ATTEMPT_COLUMNS = (
     "started_at", "number", "state", "duration_seconds", "error_code", "http_status", "worker", "trigger_id",
 )  # fmt: skip
@@ -34,13 +35,14 @@ _NAME_WIDTH = 22
 
 
 def stats(
-    job: JobReference,
+    job: Annotated[str | None, typer.Argument(help="A job's name or id; without one, of all.")] = None,
     window: Annotated[str, typer.Option(help="Up to now: 24h, 7d or 90d.")] = "24h",
     output: Output = Format.table,
 ) -> None:
-    """Show how the firings of a job went: outcomes, start lag and duration."""
+    """Show how the firings of a job went, or those of all jobs: outcomes, start lag and duration."""
     client = connect()
-    answer = client.get(f"/jobs/{job_id(client, job)}/stats", window=window)
+    path = "/stats" if job is None else f"/jobs/{job_id(client, job)}/stats"
+    answer = client.get(path, window=window)
     if output is not Format.table:
         print_document(answer, output=output)
         return
@@ -48,10 +50,13 @@ def stats(
     print_object(_summary(answer), output=output)
     write("")
     if (width := terminal_width()) is None:
-        print_rows(map(_row, buckets), _BUCKET_COLUMNS, output=output)
+        print_rows(map(_row, buckets), ("at", *_columns(total)), output=output)
     else:
         print_object(_sparklines(_fit(buckets, most=max(1, width - _NAME_WIDTH))), output=output)
-    if not total["complete"]:
+    if types := answer.get("job_types"):
+        write("")
+        print_rows(map(_row, types), ("job_type", *_columns(total)), output=output)
+    if not total.get("complete", True):
         say("There were more firings than are looked at: the counts are those of a sample.")
 
 
@@ -95,11 +100,19 @@ def _summary(answer: dict[str, Any]) -> dict[str, Any]:
     total = answer["total"]
     return {
         "window": f"{answer['window']}, {answer['since']} to {answer['until']}",
-        "firings": ", ".join(f"{total[name]:,} {name}" for name in _OUTCOMES),
+        "firings": ", ".join(f"{total[name]:,} {name}" for name in _counts(total)),
         "success rate": _percent(total["success_rate"]),
         "start lag": _percentiles(total["start_lag_seconds"]),
         "duration": _percentiles(total["duration_seconds"]),
     }
+
+
+def _counts(figures: dict[str, Any]) -> tuple[str, ...]:
+    return (*_OUTCOMES, *(name for name in _BESIDE if name in figures))
+
+
+def _columns(figures: dict[str, Any]) -> tuple[str, ...]:
+    return (*_counts(figures), "success_rate", "start_lag_p95", "duration_p95")
 
 
 def _percent(share: float | None) -> str:
@@ -146,7 +159,7 @@ def _sparklines(groups: Sequence[Sequence[dict[str, Any]]]) -> dict[str, str]:
         for succeeded, dead in zip(counts("succeeded"), counts("dead"), strict=True)
     ]
     lines: dict[str, list[float] | list[float | None]] = {
-        "firings": counts(*_OUTCOMES),
+        "firings": counts(*_OUTCOMES, *(["unfinished"] if "unfinished" in groups[0][0] else [])),
         "dead": counts("dead"),
         "start lag p95 (s)": highest("start_lag_seconds"),
         "duration p95 (s)": highest("duration_seconds"),

@@ -34,6 +34,7 @@ urlpatterns = [
     path("triggers/<uuid:trigger_id>/explain", explain.TriggerExplainView.as_view(), name="trigger-explain"),
     path("triggers/<uuid:trigger_id>/cancel", triggers.TriggerCancelView.as_view(), name="trigger-cancel"),
     path("triggers/<uuid:trigger_id>/replay", triggers.TriggerReplayView.as_view(), name="trigger-replay"),
+    path("stats", outcomes.TenantStatsView.as_view(), name="stats"),
     path("attempts", outcomes.AttemptsView.as_view(), name="attempts"),
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),

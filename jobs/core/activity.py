@@ -74,6 +74,22 @@ def timed(seconds: float, sum_kind: str, buckets: tuple[str, ...]) -> Iterable[t
     return ((buckets[bisect_left(BOUNDS, seconds)], 1), (sum_kind, round(seconds * 1_000_000)))
 
 
+def time_within(counts: Mapping[str, int], buckets: tuple[str, ...], share: float) -> float | None:
+    """The time in seconds within which ``share`` (0 to 1) of those in ``buckets`` lie; None where they are empty.
+
+    Inside a bucket they are taken as even, as Prometheus does. Nothing is longer than the last bound.
+    """
+    wanted = share * sum(counts.get(bucket, 0) for bucket in buckets)
+    low = 0.0
+    for bucket, high in zip(buckets, (*BOUNDS, BOUNDS[-1]), strict=True):
+        count = counts.get(bucket, 0)
+        if count and wanted <= count:
+            return float(f"{low + (high - low) * wanted / count:.3g}")
+        wanted -= count
+        low = high
+    return None
+
+
 def label_of(job_type: str) -> str:
     """The job type as metrics name it."""
     return DECLARED_TYPES if is_pull(job_type) else job_type

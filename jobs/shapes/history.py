@@ -1,5 +1,5 @@
-"""Firings and what became of them: triggers, attempts, skipped ranges, backfills; how those of a job went; events, and
-who changed what."""
+"""Firings and what became of them: triggers, attempts, skipped ranges, backfills; how those of a job and of a
+tenant went; events, and who changed what."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from jobs.shapes.explain import Waits
 from jobs.shapes.job import JobShape
 from jobs.shapes.terms import Instant, Number, Seconds, ShownType
 from jobs.store.insight.outcomes import MAX_ATTEMPTS, MAX_FAILURES, WINDOWS
+from jobs.store.insight.totals import MAX_TYPES
 from jobs.store.trail import ActorKind
 
 
@@ -140,15 +141,19 @@ class Spread(Waits):
     """How many firings they are of."""
 
 
-class _Figures(Shown):
+class _Outcomes(Shown):
     succeeded: int
     dead: int
     skipped: int
-    """Those of ranges are taken as even over the range's time."""
     cancelled: int
-    unfinished: int
     success_rate: Number | None
     """Succeeded of those that succeeded or are dead, 0 to 1; null without any."""
+
+
+class _Figures(_Outcomes):
+    skipped: int
+    """Those of ranges are taken as even over the range's time."""
+    unfinished: int
     start_lag_seconds: Spread | None
     """From falling due to the start, of firings that were tried once."""
     duration_seconds: Spread | None
@@ -178,6 +183,52 @@ class JobStats(Shown):
     total: JobStatsTotal
     buckets: list[JobStatsBucket]
     """The oldest first, empty ones too."""
+
+
+class CoarseSpread(Waits):
+    """Percentiles in seconds, from buckets whose ends are up to three times apart: between them they are taken as even.
+    Nothing above an hour is told apart."""
+
+    sample_size: int
+    """How many attempts they are of."""
+
+
+class _TenantFigures(_Outcomes):
+    retried: int
+    """Attempts after which another was due."""
+    start_lag_seconds: CoarseSpread | None
+    """From falling due to the start, of each attempt; of one after a back-off, from its end."""
+    duration_seconds: CoarseSpread | None
+    """From the start to the end, of each attempt."""
+
+
+class TenantStatsTotal(_TenantFigures):
+    pass
+
+
+class TenantStatsBucket(_TenantFigures):
+    at: datetime
+    """Where it begins; it ends where the next begins, the last at until."""
+
+
+class TenantStatsType(_TenantFigures):
+    job_type: ShownType
+
+
+class TenantStats(Shown):
+    window: Literal[tuple(WINDOWS)]  # type: ignore[valid-type]
+    since: datetime
+    """Where the bucket begins in which the window does, by UTC."""
+    until: datetime
+    """Now. What happened is counted at the time it happened, within a second or two; a firing that was replayed is
+    counted again."""
+    bucket_seconds: int
+    total: TenantStatsTotal
+    buckets: list[TenantStatsBucket]
+    """The oldest first, empty ones too."""
+    job_types: Annotated[
+        list[TenantStatsType], Field(description=f"The {MAX_TYPES} of which most started, the busiest first.")
+    ]
 
 
 class ReplayCount(Shown):

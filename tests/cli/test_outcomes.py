@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from carillon.commands.outcomes import sparkline
-from jobs.models import Job
+from jobs.models import ActivityMinute, Job
 from tests.cli.conftest import ApiAdapter, Command
 from tests.factories import HOUR, MINUTE, SECOND, make_attempt, make_job, make_trigger, now
 from tests.interfaces.api.caller import Caller
@@ -72,6 +72,22 @@ class TestStats:
         assert (ended.code, ended.out) == (1, "")
         assert "window" in ended.err
         assert "24h, 7d, 90d" in ended.err
+
+    def test_without_a_job_are_of_all(
+        self, carillon: Command, owner: Caller, hour: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counts = {"started": 12, "ended_succeeded": 9, "buried_exhausted": 2, "retried": 1, "lag_9": 12}
+        ActivityMinute.objects.create(minute=hour, tenant_id=owner.tenant.id, job_type="noop", **counts)
+        out = carillon("stats").out
+        assert "9 succeeded, 2 dead, 0 skipped, 0 cancelled, 1 retried" in out
+        rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(" 20")}
+        assert rows[f"{hour:%Y-%m-%dT%H:%M:%SZ}"][:6] == ["9", "2", "0", "0", "1", "0.818182"]
+        [of_type] = [line.split() for line in out.splitlines() if line.startswith(" noop")]
+        assert of_type[1:3] == ["9", "2"]
+        assert carillon("stats", "-o", "json").json["total"] == owner.get("/stats").json()["total"]
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        assert "█" in carillon("stats", "--window", "7d").out
+        assert "window" in carillon("stats", "--window", "1y").err
 
     def test_of_no_job_are_not_found(self, carillon: Command) -> None:
         assert carillon("stats", "nobody").code == 3

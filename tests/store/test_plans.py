@@ -98,6 +98,13 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "activity.roll_up": lambda s: {"hour": s.now - HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
+    "activity.of_tenant": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "since": s.now - 2160 * HOUR,
+        "until": s.now,
+        "bucket_seconds": 86_400,
+        "limit": 190,
+    },
     "activity.purge_minute": lambda s: {"before": s.now - 48 * HOUR},
     "activity.purge_hour": lambda s: {"before": s.now - 2400 * HOUR},
     "activity.busiest": lambda s: {"minutes": 5, "limit": 40},

@@ -16,6 +16,8 @@ BYTES_A_TOKEN = 16_384
 AT_LARGE = 50
 #: Statistics of a job look at as many firings, and reckon with each: up to a fifth of a second of the database's time.
 STATISTICS = 100
+#: Statistics of a tenant look up each hour of the window: a tenth of a second with ten job types in each of 90 days.
+TENANT_STATISTICS = 50
 
 
 class Cost(NamedTuple):
@@ -43,6 +45,8 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)
         case "GET", "job-stats":
             return Cost(STATISTICS)
+        case "GET", "stats":
+            return Cost(TENANT_STATISTICS)
         case "GET", "job-preview":
             return Cost(1 + _number(query.get("count")) // FIRINGS_A_TOKEN)
     return Cost(1)

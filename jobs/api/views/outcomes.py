@@ -1,4 +1,4 @@
-"""``/jobs/{id}/stats`` and ``/attempts``: how firings went."""
+"""``/jobs/{id}/stats``, ``/stats`` and ``/attempts``: how firings went."""
 
 from collections import Counter
 from typing import Any
@@ -13,15 +13,23 @@ from jobs.api.filters import AttemptFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
+from jobs.core.activity import BURIALS, DURATION_BUCKETS, LAG_BUCKETS, SKIPS, time_within
 from jobs.core.errors import InvalidInput
 from jobs.core.histogram import percentile
 from jobs.core.states import UNFINISHED
 from jobs.models import Attempt
-from jobs.shapes.history import AttemptShape, JobStats
-from jobs.store.insight.outcomes import WINDOWS, Figures, statistics
+from jobs.shapes.history import AttemptShape, JobStats, TenantStats
+from jobs.store.insight.outcomes import WINDOWS, Figures, Window, statistics
+from jobs.store.insight.totals import totals
 
 _PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 _USUAL_WINDOW = next(iter(WINDOWS))
+_WINDOW = OpenApiParameter(
+    "window",
+    str,
+    enum=list(WINDOWS),
+    description=f"Up to now, {_USUAL_WINDOW} by default: in buckets of an hour, six hours or a day.",
+)
 
 
 class JobStatsView(Endpoint):
@@ -31,21 +39,11 @@ class JobStatsView(Endpoint):
         "How the firings of a job went: outcomes, start lag and duration, by time",
         responses={200: JobStats},
         problems=(404,),
-        parameters=[
-            OpenApiParameter(
-                "window",
-                str,
-                enum=list(WINDOWS),
-                description=f"Up to now, {_USUAL_WINDOW} by default: in buckets of an hour, six hours or a day.",
-            )
-        ],
+        parameters=[_WINDOW],
         operation_id="jobs_stats",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        name = request.query_params.get("window", _USUAL_WINDOW)
-        if name not in WINDOWS:
-            raise InvalidInput({"window": f"Must be one of {', '.join(WINDOWS)}."})
-        window = WINDOWS[name]
+        name, window = _window_of(request)
         job = find_job(tenant=self.tenant, job_id=job_id)
         found = statistics(job_id=job.id, window=window)
         return Response(
@@ -60,6 +58,39 @@ class JobStatsView(Endpoint):
                     "buckets": [
                         {"at": found.since + number * window.bucket} | _told(bucket)
                         for number, bucket in enumerate(found.buckets)
+                    ],
+                }
+            )
+        )
+
+
+class TenantStatsView(Endpoint):
+    query_parameters = ("window",)
+
+    @endpoint(
+        "How your firings went: outcomes, start lag and duration, by time and by job type",
+        responses={200: TenantStats},
+        parameters=[_WINDOW],
+        operation_id="stats",
+    )
+    def get(self, request: Request) -> Response:
+        name, window = _window_of(request)
+        found = totals(tenant_id=self.tenant.id, window=window)
+        return Response(
+            TenantStats.of(
+                {
+                    "window": name,
+                    "since": found.since,
+                    "until": found.until,
+                    "bucket_seconds": round(window.bucket.total_seconds()),
+                    "total": _counted(found.total),
+                    "buckets": [
+                        {"at": found.since + number * window.bucket} | _counted(bucket)
+                        for number, bucket in enumerate(found.buckets)
+                    ],
+                    "job_types": [
+                        {"job_type": job_type} | _counted(counts)
+                        for job_type, counts in found.job_types.items()
                     ],
                 }
             )
@@ -82,17 +113,49 @@ class AttemptsView(Endpoint):
         return self.page_of(Attempt.objects.filter(tenant_id=self.tenant.id).exclude(error_code=""))
 
 
+def _window_of(request: Request) -> tuple[str, Window]:
+    name = request.query_params.get("window", _USUAL_WINDOW)
+    if name not in WINDOWS:
+        raise InvalidInput({"window": f"Must be one of {', '.join(WINDOWS)}."})
+    return name, WINDOWS[name]
+
+
 def _told(figures: Figures) -> dict[str, Any]:
     states = figures.states
-    ran = states["succeeded"] + states["dead"]
     return {
         **{name: states[name] for name in ("succeeded", "dead", "skipped", "cancelled")},
         "unfinished": sum(states[state] for state in UNFINISHED),
-        "success_rate": round(states["succeeded"] / ran, 6) if ran else None,
+        "success_rate": _rate(states["succeeded"], states["dead"]),
         "start_lag_seconds": _spread(figures.lag),
         "duration_seconds": _spread(figures.duration),
         "complete": figures.complete,
     }
+
+
+def _counted(counts: Counter[str]) -> dict[str, Any]:
+    succeeded, dead = counts["ended_succeeded"], sum(counts[kind] for kind in BURIALS)
+    return {
+        "succeeded": succeeded,
+        "dead": dead,
+        "skipped": sum(counts[kind] for kind in SKIPS.values()),
+        "cancelled": counts["cancelled"],
+        "retried": counts["retried"],
+        "success_rate": _rate(succeeded, dead),
+        "start_lag_seconds": _coarse_spread(counts, LAG_BUCKETS),
+        "duration_seconds": _coarse_spread(counts, DURATION_BUCKETS),
+    }
+
+
+def _rate(succeeded: int, dead: int) -> float | None:
+    return round(succeeded / (succeeded + dead), 6) if succeeded + dead else None
+
+
+def _coarse_spread(counts: Counter[str], buckets: tuple[str, ...]) -> dict[str, Any] | None:
+    sample_size = sum(counts[bucket] for bucket in buckets)
+    if not sample_size:
+        return None
+    told = {name: time_within(counts, buckets, share) for name, share in _PERCENTILES.items()}
+    return {**told, "sample_size": sample_size}
 
 
 def _spread(histogram: Counter[int]) -> dict[str, Any] | None:

@@ -1,6 +1,8 @@
 """Outcomes: how the firings of one job went, read from the ledger. No row counts them, and every read is bounded."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -87,14 +89,9 @@ def statistics(*, job_id: UUID, window: Window) -> Statistics:
 
     Raises ``StatementFailed`` after ``PATIENCE``.
     """
-    until = database_now()
-    start = until - window.span
-    since = start - timedelta(seconds=start.timestamp() % window.bucket.total_seconds())
-    buckets = [Figures() for _ in range(-(-(until - since) // window.bucket))]
-    with db.atomic():
-        with connection.cursor() as cursor:
-            milliseconds = str(round(PATIENCE.total_seconds() * 1000))
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [milliseconds])
+    since, until, count = extent(window)
+    buckets = [Figures() for _ in range(count)]
+    with patiently():
         rows = _SQL["statistics"](
             job_id=job_id,
             since=since,
@@ -116,6 +113,24 @@ def statistics(*, job_id: UUID, window: Window) -> Statistics:
     for skipped in ranges:
         _spread(skipped, buckets, since=since, bucket=window.bucket)
     return Statistics(since, until, buckets)
+
+
+def extent(window: Window) -> tuple[datetime, datetime, int]:
+    """Where a window begins, with a whole bucket (in UTC), where it ends, which is now, and how many buckets it has."""
+    until = database_now()
+    start = until - window.span
+    since = start - timedelta(seconds=start.timestamp() % window.bucket.total_seconds())
+    return since, until, -(-(until - since) // window.bucket)
+
+
+@contextmanager
+def patiently() -> Iterator[None]:
+    """A transaction whose statements are given up after ``PATIENCE``, as ``StatementFailed``."""
+    with db.atomic():
+        with connection.cursor() as cursor:
+            milliseconds = str(round(PATIENCE.total_seconds() * 1000))
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [milliseconds])
+        yield
 
 
 def _note(figures: Figures, row: Any) -> None:

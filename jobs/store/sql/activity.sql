@@ -57,6 +57,41 @@ FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WH
                       '2000-01-01Z') AS since) rolled, LATERAL (
     SELECT minute FROM jobs_activityminute WHERE minute >= rolled.since ORDER BY minute LIMIT 1) first;
 
+-- name: of_tenant
+-- What happened of one tenant in a window: the sums of its hours, and of the minutes that were not rolled up yet, by
+-- bucket and by job type. Each hour and each minute is looked up by its key, so it costs the same whatever others did.
+-- index: primary keys
+-- returns: bucket (from since on) or job_type, the busiest types first, %(limit)s rows at most; and the sum of each kind
+WITH rolled AS MATERIALIZED (
+    SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WHERE hour > '2000-01-01Z'
+                     ORDER BY hour DESC LIMIT 1),
+                    '2000-01-01Z') AS until
+), fresh AS MATERIALIZED (
+    SELECT greatest(%(since)s::timestamptz,
+                    coalesce((SELECT minute FROM jobs_activityminute WHERE minute >= rolled.until ORDER BY minute LIMIT 1),
+                             'infinity')) AS since,
+           rolled.until
+    FROM rolled
+), counted AS (
+    SELECT s.at, c.* FROM fresh, generate_series(%(since)s::timestamptz, least(%(until)s::timestamptz,
+                                                 fresh.until - interval '1 hour'), interval '1 hour') AS s(at), LATERAL (
+        SELECT job_type,
+    @each kind: {kind}@
+        FROM jobs_activityhour WHERE hour = s.at AND tenant_id = %(tenant_id)s OFFSET 0) c
+    UNION ALL
+    SELECT s.at, c.* FROM fresh, generate_series(
+        least(fresh.since, %(until)s::timestamptz + interval '1 minute'), %(until)s::timestamptz, interval '1 minute'
+    ) AS s(at), LATERAL (
+        SELECT job_type,
+    @each kind: {kind}@
+        FROM jobs_activityminute WHERE minute = s.at AND tenant_id = %(tenant_id)s OFFSET 0) c
+), sums AS (
+    SELECT floor(extract(epoch FROM at - %(since)s::timestamptz) / %(bucket_seconds)s)::int AS bucket, job_type,
+    @each kind: sum({kind})::bigint AS {kind}@
+    FROM counted GROUP BY GROUPING SETS ((1), (job_type))
+)
+SELECT * FROM sums ORDER BY bucket NULLS LAST, started DESC NULLS LAST, job_type LIMIT %(limit)s;
+
 -- name: purge_minute
 -- Drop the oldest minute's counts that no partition's end takes away: it is in the default partition.
 -- locks: rows of a minute, lock_timeout

@@ -56,6 +56,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "triggers/<uuid:trigger_id>/explain"): (None, 200),
     ("POST", "triggers/<uuid:trigger_id>/cancel"): (None, 200),
     ("POST", "triggers/<uuid:trigger_id>/replay"): (None, 200),
+    ("GET", "stats"): (None, 200),
     ("GET", "attempts"): (None, 200),
     ("GET", "dead-letters"): (None, 200),
     ("POST", "dead-letters/replay"): ({"filter": {}}, 200),

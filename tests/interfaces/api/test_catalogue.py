@@ -42,6 +42,7 @@ CALLS: list[tuple[int, str, str, Any, str, str]] = [
     (5, "GET", f"/events?limit={_MANY}", None, "limit", "from 1 to 1000"),
     (5, "GET", f"/events?after={_MANY}-1", None, "after", "such as 7512-42"),
     (5, "GET", "/jobs/{job}/preview?count=" + _MANY, None, "count", "from 1 to 1000"),
+    (5, "GET", "/stats?window=" + _MANY, None, "window", "one of 24h, 7d, 90d"),
     (5, "GET", "/jobs/{job}/stats?window=" + _MANY, None, "window", "one of 24h, 7d, 90d"),
     (5, "POST", "/worker/heartbeat", {"triggers": [{"fence": 2**31}]}, "triggers[0].fence", "2,147,483,647"),
     (6, "GET", f"/triggers?scheduled_for_before={LATE}", None, "scheduled_for_before", YEARS),

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from django.core.management import call_command
 
-from tests.factories import make_attempt, make_job, make_trigger
+from jobs.models import ActivityHour
+from tests.factories import HOUR, make_attempt, make_job, make_trigger, now
 from tests.interfaces.api.caller import Caller, noop_job
 
 
@@ -92,6 +93,13 @@ class TestSchema:
         trigger = make_trigger(make_job(owner.tenant), "dead")
         make_attempt(trigger)
         stats = owner.get(f"/jobs/{trigger.job_id}/stats").json()
+        ActivityHour.objects.create(
+            hour=now().replace(minute=0, second=0, microsecond=0) - HOUR,
+            tenant_id=owner.tenant.id,
+            job_type="noop",
+            duration_3=1,
+        )
+        totals = owner.get("/stats").json()
         created = owner.post("/jobs", noop_job()).json()
         answers = {
             "Job": owner.get("/jobs").json()["results"][0],
@@ -103,6 +111,10 @@ class TestSchema:
             "JobStats": stats,
             "JobStatsTotal": stats["total"],
             "JobStatsBucket": stats["buckets"][0],
+            "TenantStats": totals,
+            "TenantStatsTotal": totals["total"],
+            "TenantStatsType": totals["job_types"][0],
+            "CoarseSpread": totals["total"]["duration_seconds"],
             "Spread": stats["total"]["duration_seconds"],
             "PaginatedTriggerList": owner.get("/triggers").json(),
             "PaginatedJobTriggerList": owner.get(f"/jobs/{trigger.job_id}/triggers").json(),
