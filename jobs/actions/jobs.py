@@ -12,6 +12,7 @@ pausing what is paused, resuming what is active and cancelling what is cancelled
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
@@ -27,9 +28,9 @@ from jobs.core.json_rules import check_text
 from jobs.core.pull import is_pull
 from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
-from jobs.models import Job, JobVersion, Origin, Trigger
+from jobs.models import Change, Job, JobVersion, Origin, Trigger
 from jobs.models.fields import new_id
-from jobs.store import db, lifecycle
+from jobs.store import db, lifecycle, trail
 from jobs.store import jobs as job_store
 from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
@@ -213,8 +214,19 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
             created = materialize(job=job, instants=[database_now()], origin=Origin.RUN_NOW, key=key)
             if created:
                 trigger = Trigger.objects.get(id=created[0])
-                trigger.payload = payload
-                trigger.save(update_fields=["payload"])
+                told: dict[str, Any] = {"trigger": [None, trigger.id]}
+                if payload is not None:
+                    trigger.payload = payload
+                    trigger.save(update_fields=["payload"])
+                    told["payload"] = None
+                trail.note(
+                    tenant_id=tenant.id,
+                    kind=Change.Kind.JOB,
+                    object_id=job.id,
+                    name=job.name,
+                    action=Change.Action.RUN,
+                    changes=told,
+                )
                 wake_beats()
                 return trigger
 

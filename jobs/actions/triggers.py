@@ -1,22 +1,27 @@
 """What people do to triggers: cancel one, replay one, some, or all dead letters (DESIGN §4).
 
 The API, the admin and the commands write through these functions alone. Each batch is one transaction under the
-tenant's lock. Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
+tenant's lock. The audit trail names who did it: a row for one trigger, and one for all that were replayed at once.
+Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import ENDED, JobStatus, TriggerState
-from jobs.models import Trigger
+from jobs.models import Change, Trigger
 from jobs.models.trigger import DEAD_LETTERS
-from jobs.store import db, lifecycle
+from jobs.store import db, lifecycle, trail
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
+
+#: Ids that the audit trail names of many.
+MAX_NAMED = 20
 
 
 def find_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
@@ -36,10 +41,13 @@ def cancel_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         trigger = find_trigger(tenant=tenant, trigger_id=trigger_id)
+        name, before = trigger.job.name, _facts(trigger)
         done = lifecycle.cancel(trigger_id=trigger.id, tenant_id=tenant.id)
         trigger.refresh_from_db()
         if not done and trigger.state != TriggerState.CANCELLED:
             raise Conflict(f"The trigger has ended already: it is {trigger.state}.")
+        if done:
+            _note(trigger, name, Change.Action.CANCELLED, before)
         return trigger
 
 
@@ -51,8 +59,10 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         trigger = find_trigger(tenant=tenant, trigger_id=trigger_id)
+        name, before = trigger.job.name, _facts(trigger)
         if lifecycle.replay(trigger_ids=[trigger.id], tenant_id=tenant.id):
             trigger.refresh_from_db()
+            _note(trigger, name, Change.Action.REPLAYED, before)
             wake_beats()
             return trigger
     if trigger.state not in ENDED:
@@ -69,34 +79,85 @@ def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         wake_beats()
-        return lifecycle.replay(trigger_ids=list(trigger_ids), tenant_id=tenant.id)
+        replayed = lifecycle.replay(trigger_ids=list(trigger_ids), tenant_id=tenant.id)
+        _note_many(tenant, len(replayed), {"ids": [str(one) for one in replayed[:MAX_NAMED]]})
+        return replayed
 
 
 def replay_dead_letters(
-    *, tenant: Tenant | None, queryset: QuerySet[Trigger] | None = None, batch: int = 500
+    *,
+    tenant: Tenant | None,
+    queryset: QuerySet[Trigger] | None = None,
+    chosen: Mapping[str, Any] | None = None,
+    batch: int = 500,
 ) -> int:
     """Replay every dead trigger of ``queryset`` (all when None) that belongs to ``tenant``; returns how many.
 
-    ``tenant=None`` is the operator's: those of every tenant. Works in batches by ascending id, a transaction each, so
-    the tenant is never locked for long and one that dies again meanwhile is not taken twice; what was replayed before
-    a failure stays replayed, and the call may be repeated.
+    ``tenant=None`` is the operator's: those of every tenant. ``chosen`` says how they were chosen, for the audit trail,
+    such as ``{"filter": …}``. Works in batches by ascending id, a transaction each, so the tenant is never locked for
+    long and one that dies again meanwhile is not taken twice; what was replayed before a failure stays replayed, and
+    the call may be repeated.
     """
     dead = (Trigger.objects.all() if queryset is None else queryset).filter(DEAD_LETTERS).order_by()
+    told = {"filter": {}} if chosen is None else chosen
     if tenant is not None:
-        return _replay_all(dead, tenant.id, batch)
+        return _replay_all(dead, tenant, told, batch)
     owners = list(dead.values_list("tenant_id", flat=True).distinct())
-    return sum(_replay_all(dead, tenant_id, batch) for tenant_id in owners)
+    tenants = Tenant.objects.filter(id__in=owners).order_by("id")
+    return sum(_replay_all(dead, owner, told, batch) for owner in tenants)
 
 
-def _replay_all(dead: QuerySet[Trigger], tenant_id: int, batch: int) -> int:
-    replayed, after = 0, UUID(int=0)
+def _replay_all(dead: QuerySet[Trigger], tenant: Tenant, chosen: Mapping[str, Any], batch: int) -> int:
+    replayed, after, told = 0, UUID(int=0), False
     while True:
-        following = dead.filter(tenant_id=tenant_id, id__gt=after).order_by("id")
+        following = dead.filter(tenant_id=tenant.id, id__gt=after).order_by("id")
         ids = list(following.values_list("id", flat=True)[:batch])
         if not ids:
             return replayed
+        # The trail tells of all of them once, with the first batch, so that no replay is without an entry.
+        expected = _replayable(following) if not told and len(ids) == batch else None
         with db.atomic():
-            lifecycle.lock_tenant(tenant_id)
-            replayed += len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant_id))
+            lifecycle.lock_tenant(tenant.id)
+            done = len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
+            if not told:
+                told = _note_many(tenant, done if expected is None else max(done, expected), chosen)
             wake_beats()
+        replayed += done
         after = ids[-1]
+
+
+def _replayable(dead: QuerySet[Trigger]) -> int:
+    gone = Q(job__status=JobStatus.CANCELLED) | Q(job__deleted_at__isnull=False)
+    return dead.exclude(gone).count()
+
+
+def _facts(trigger: Trigger) -> dict[str, Any]:
+    return {"state": str(trigger.state), "cancel_requested": trigger.cancel_requested}
+
+
+def _note(trigger: Trigger, name: str, action: str, before: Mapping[str, Any]) -> None:
+    """Put on the trail what was done to one trigger; to ask again what was asked changes nothing."""
+    changes = {what: [before[what], now] for what, now in _facts(trigger).items() if before[what] != now}
+    if changes:
+        trail.note(
+            tenant_id=trigger.tenant_id,
+            kind=Change.Kind.TRIGGER,
+            object_id=trigger.id,
+            name=name,
+            action=action,
+            changes={**changes, "job": [None, trigger.job_id]},
+        )
+
+
+def _note_many(tenant: Tenant, count: int, chosen: Mapping[str, Any]) -> bool:
+    """Put on the trail, as one row, that so many triggers were replayed; nothing where there are none."""
+    if count:
+        trail.note(
+            tenant_id=tenant.id,
+            kind=Change.Kind.TENANT,
+            object_id=tenant.id,
+            name=tenant.slug,
+            action=Change.Action.REPLAYED,
+            changes={"triggers": [None, count], **{what: [None, told] for what, told in chosen.items()}},
+        )
+    return bool(count)

@@ -3,10 +3,11 @@
 Not a model of its own: a second list of triggers, served below theirs under the same permissions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin import helpers
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
@@ -14,7 +15,7 @@ from django.urls import reverse
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, DropdownFilter
 from unfold.enums import ActionVariant
 
-from jobs.actions.triggers import replay_dead_letters
+from jobs.actions.triggers import MAX_NAMED, replay_dead_letters
 from jobs.admin.shared.cells import coloured_label, instant_cell, job_link
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
 from jobs.admin.shared.writes import OperableAdmin, button
@@ -102,7 +103,9 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @admin.action(description="Replay the selected", permissions=["operate"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        self._replay(request, queryset)
+        across = request.POST.get("select_across") == "1"
+        ids = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)[:MAX_NAMED]
+        self._replay(request, queryset, chosen={"filter": request.GET.dict()} if across else {"ids": ids})
 
     @button(
         "Replay all that match",
@@ -111,16 +114,21 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
         icon="replay",
     )
     def replay_matching(self, request: HttpRequest, form: Any) -> HttpResponseBase:
-        self._replay(request, self.get_changelist_instance(request).get_queryset(request))
+        matching = self.get_changelist_instance(request).get_queryset(request)
+        self._replay(request, matching, chosen={"filter": request.GET.dict()})
         return back_to(request, f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}")
 
-    def _replay(self, request: HttpRequest, matching: QuerySet[Trigger]) -> None:
+    def _replay(
+        self, request: HttpRequest, matching: QuerySet[Trigger], *, chosen: Mapping[str, Any]
+    ) -> None:
         """Replay the oldest of ``matching`` and say how many, and whether that was all."""
         dead = matching.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
         beyond = dead.values_list("id", flat=True)[MAX_AT_ONCE : MAX_AT_ONCE + 1].first()
         try:
             count = replay_dead_letters(
-                tenant=None, queryset=dead if beyond is None else dead.filter(id__lt=beyond)
+                tenant=None,
+                queryset=dead if beyond is None else dead.filter(id__lt=beyond),
+                chosen=chosen,
             )
         except CarillonError as error:
             messages.error(request, str(error))

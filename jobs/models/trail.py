@@ -9,7 +9,8 @@ from jobs.models.fields import TransactionId
 
 
 class Change(models.Model):
-    """Appended by triggers of the tables it tells of (migration 0022), in the transaction that made the change.
+    """Appended by triggers of the tables it tells of (migration 0022), and for what is done to triggers by the action
+    itself (``store.trail.note``), in the transaction that made the change.
 
     ``changes`` maps columns to ``[before, after]``, or to null where values are not kept: secrets, what may hold some,
     and what is long. ``tenant_id`` is null for operators and groups. Its place is ``(xid, id)``, as an event's is.
@@ -21,6 +22,8 @@ class Change(models.Model):
         TENANT = "tenant"
         API_KEY = "api_key", "API key"
         SECRET = "secret"  # noqa: S105
+        TRIGGER = "trigger"
+        OPERATION = "operation"
         USER = "user", "operator"
         GROUP = "group"
         INSTALLATION = "installation"
@@ -29,6 +32,11 @@ class Change(models.Model):
         CREATED = "created"
         UPDATED = "updated"
         DELETED = "deleted"
+        #: Of a job: fired now, beside its schedule.
+        RUN = "run"
+        #: Of a trigger, or of many of a tenant's at once.
+        REPLAYED = "replayed"
+        CANCELLED = "cancelled"
 
     id = models.BigAutoField(primary_key=True)
     xid = TransactionId(db_default=models.Func(function="pg_current_xact_id"), editable=False)

@@ -259,7 +259,7 @@ class Events(_Feed):
 
 
 class ChangedObject(Shown):
-    kind: Literal[tuple(Change.Kind.values[:5])]  # type: ignore[valid-type]
+    kind: Literal[tuple(Change.Kind.values[:7])]  # type: ignore[valid-type]
     id: str = Field(validation_alias="object_id")
     name: str
 

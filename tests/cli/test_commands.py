@@ -8,8 +8,8 @@ import requests
 import yaml
 
 from jobs.core.states import TriggerState
-from jobs.models import Job, Trigger
-from tenants.models import Secret
+from jobs.models import Change, Job, Trigger
+from tenants.models import ApiKey, Secret
 from tests import factories
 from tests.cli.conftest import ApiAdapter, Command
 from tests.interfaces.api.caller import Caller
@@ -115,6 +115,22 @@ class TestTriggersAndDeadLetters:
         assert carillon("dead-letters", "replay", "--job", job.name).err == "1 replayed.\n"
         assert Trigger.objects.get(pk=dead.pk).state == "pending"
         assert Trigger.objects.get(pk=other.pk).state == "dead"
+
+    def test_what_is_done_is_on_the_trail_in_the_keys_name(self, carillon: Command, owner: Caller) -> None:
+        job = factories.make_job(owner.tenant, name="nightly")
+        dead = factories.make_trigger(job, "dead", reason="lost")
+        Change.objects.all().delete()
+        for command in (
+            ("dead-letters", "replay", str(dead.id)),
+            ("triggers", "cancel", str(dead.id)),
+            ("triggers", "replay", str(dead.id)),
+            ("jobs", "run", "nightly"),
+        ):
+            assert carillon(*command).code == 0
+        key = f"ck_{ApiKey.objects.get(tenant=owner.tenant).prefix} tests"
+        assert [(row.action, row.actor) for row in Change.objects.order_by("id")] == [
+            (action, key) for action in ("replayed", "cancelled", "replayed", "run")
+        ]
 
     def test_nothing_is_replayed_without_saying_what(self, carillon: Command, api: ApiAdapter) -> None:
         assert carillon("dead-letters", "replay").code == 2

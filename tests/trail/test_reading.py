@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from jobs.models import Change
+from jobs.models import Change, Trigger
 from jobs.store.trail import Actor, acting_as
 from tenants.actions import update_tenant
 from tests.factories import make_job, make_tenant
@@ -62,6 +62,26 @@ class TestOverTheApi:
         assert (found, first["more"], second["more"]) == (ids, True, False)
         assert self.read(owner, after=second["cursor"])["results"] == []
         assert [row["object"]["id"] for row in self.read(owner, object_id=ids[1])["results"]] == [ids[1]]
+
+    def test_tells_who_ran_replayed_and_cancelled(self, owner: Caller) -> None:
+        job = owner.post("/jobs", noop_job()).json()
+        ran = owner.post(f"/jobs/{job['id']}/run").json()["id"]
+        owner.post(f"/triggers/{ran}/cancel")
+        Trigger.objects.filter(id=ran).update(state="dead", reason="lost")
+        owner.post("/dead-letters/replay", {"filter": {"reason": "lost"}})
+        owner.post("/operations", {"verb": "replay", "filter": {"reason": "lost"}})
+        found = [(row["action"], row["object"]["kind"]) for row in self.read(owner)["results"]]
+        assert found == [
+            ("created", "job"),
+            ("run", "job"),
+            ("cancelled", "trigger"),
+            ("replayed", "tenant"),
+            ("created", "operation"),
+        ]
+        replayed = self.read(owner)["results"][3]["changes"]
+        assert replayed["filter"] == {"before": None, "after": {"reason": "lost"}}
+        assert replayed["triggers"] == {"before": None, "after": 1}
+        assert [row["action"] for row in self.read(owner, object_id=ran)["results"]] == ["cancelled"]
 
     def test_shows_an_outsider_nothing_and_operators_are_nobodys(self, owner: Caller) -> None:
         job = owner.post("/jobs", noop_job()).json()

@@ -126,5 +126,7 @@ class DeadLettersReplayView(Endpoint):
             replayed = len(actions.replay_triggers(tenant=self.tenant, trigger_ids=sent.ids))
         else:
             matching = dead_letters(sent.filter, tenant=self.tenant)
-            replayed = actions.replay_dead_letters(tenant=self.tenant, queryset=matching)
+            replayed = actions.replay_dead_letters(
+                tenant=self.tenant, queryset=matching, chosen={"filter": sent.filter}
+            )
         return Response(ReplayCount.of({"replayed": replayed}))

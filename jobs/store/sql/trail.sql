@@ -35,6 +35,14 @@ FROM jobs_job JOIN unnest(%(ids)s::uuid[], %(changes)s::jsonb[]) AS w(id, change
 CROSS JOIN coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor)
 WHERE id = ANY(%(ids)s::uuid[]);
 
+-- name: note
+-- What somebody did that no column tells of: fired a job, cancelled or replayed triggers. Without an actor it is the
+-- database's user.
+INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes)
+SELECT carillon_clock(), %(tenant_id)s, %(kind)s, %(object_id)s, left(%(name)s, 200), %(action)s,
+       left(a.actor ->> 'kind', 16), left(a.actor ->> 'name', 200), %(changes)s::jsonb
+FROM coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor);
+
 -- name: purge
 -- Drop changes past retention, the oldest first, a bounded number at a time; with them checkpoints, but the last of those
 -- whose changes are gone, which says what was there. A function of the owner's, for the application may delete nothing.

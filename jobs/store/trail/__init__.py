@@ -16,6 +16,7 @@ __all__ = (
     "ActorKind",
     "acting_as",
     "identify",
+    "note",
     "note_jobs",
     "page",
     "page_of_object",
@@ -23,6 +24,8 @@ __all__ = (
     "purge",
 )
 _SQL = db.queries("trail")
+#: Values that are longer as JSON are not kept, as those of columns are not.
+_MAX_LENGTH = 1000
 
 
 def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
@@ -42,12 +45,39 @@ def page_of_object(*, tenant_id: int, object_id: str, after: Place, limit: int) 
 
 def note_jobs(changes: Mapping[UUID, Mapping[str, Any]]) -> None:
     """Put on the trail what was done to jobs that no watched column tells of: ``{what: [before, after]}`` of each."""
-    actor = present_actor()
     _SQL["note_jobs"](
         ids=list(changes),
-        actor=None if actor is None else json.dumps(actor.as_dict()),
+        actor=_actor(),
         changes=[json.dumps(told) for told in changes.values()],
     )
+
+
+def note(
+    *, tenant_id: int, kind: str, object_id: object, name: str, action: str, changes: Mapping[str, Any]
+) -> None:
+    """Put on the trail what the present actor did to one object, in the transaction that did it: one row.
+
+    ``kind`` and ``action`` are those of ``models.Change``; ``changes`` is ``{what: [before, after]}``, or None where
+    the values are not kept.
+    """
+    kept = {
+        what: told if told and len(json.dumps(told, default=str)) <= _MAX_LENGTH else None
+        for what, told in changes.items()
+    }
+    _SQL["note"](
+        tenant_id=tenant_id,
+        kind=str(kind),
+        object_id=str(object_id),
+        name=name,
+        action=str(action),
+        actor=_actor(),
+        changes=json.dumps(kept, default=str),
+    )
+
+
+def _actor() -> str | None:
+    actor = present_actor()
+    return actor.as_text() if actor else None
 
 
 def purge(*, retention: timedelta, limit: int) -> int:

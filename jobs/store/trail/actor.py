@@ -32,6 +32,7 @@ WATCHED = (
     "auth_user_user_permissions",
     "auth_group_permissions",
     "jobs_installation",
+    "jobs_operation",
 )
 #: Tables that dispatch writes in every turn, columns that tell nothing: whoever writes the others says who acts
 #: (``sign_transaction``).
