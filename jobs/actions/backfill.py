@@ -25,7 +25,7 @@ from jobs.shapes.history import BackfillShape
 from jobs.store import db, trail
 from jobs.store.catchup import ledger, walk
 from jobs.store.catchup.walk import Past
-from jobs.store.jobs import schedule_of
+from jobs.store.jobs import callers_trace_kept, schedule_of
 from jobs.wakeups import wake_beats
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -87,6 +87,7 @@ def backfill_job(
             from_at=start,
             until_at=end,
             expected=extent.count,
+            trace=callers_trace_kept(),
         )
         if forgotten:
             stretch = f"{instant_text(start)}/{instant_text(end)}"

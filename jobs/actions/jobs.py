@@ -211,7 +211,13 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
         key = f"job:{job.id}:run:{new_id()}"
         while True:
             # A trigger of the schedule may have this very microsecond; the clock moves on.
-            created = materialize(job=job, instants=[database_now()], origin=Origin.RUN_NOW, key=key)
+            created = materialize(
+                job=job,
+                instants=[database_now()],
+                origin=Origin.RUN_NOW,
+                key=key,
+                trace=job_store.callers_trace_kept(),
+            )
             if created:
                 trigger = Trigger.objects.get(id=created[0])
                 told: dict[str, Any] = {"trigger": [None, trigger.id]}

@@ -112,14 +112,23 @@ def _stretch(job: Job, from_at: datetime, until_at: datetime) -> Past:
 
 
 def materialize(
-    *, job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
+    *,
+    job: Job,
+    instants: Sequence[datetime],
+    origin: str = Origin.SCHEDULE,
+    key: str = "",
+    trace: str | None = None,
 ) -> list[UUID]:
     """Insert a trigger for each instant that has none; returns the new ids. Scheduled ones keep their jitter."""
-    return jobs_store.materialize(_firings(job, instants, origin, key))
+    return jobs_store.materialize(_firings(job, instants, origin, key, trace))
 
 
 def _firings(
-    job: Job, instants: Sequence[datetime], origin: str = Origin.SCHEDULE, key: str = ""
+    job: Job,
+    instants: Sequence[datetime],
+    origin: str = Origin.SCHEDULE,
+    key: str = "",
+    trace: str | None = None,
 ) -> list[Firing]:
     jitter = jitter_offset(job.id.int, job.jitter) if origin == Origin.SCHEDULE else timedelta()
     return [
@@ -133,6 +142,7 @@ def _firings(
             due_at=instant + jitter,
             origin=str(origin),
             idempotency_key=key,
+            trace=trace,
         )
         for instant in instants
     ]

@@ -17,6 +17,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
 from jobs.handlers.outcome import BadReport, Cancelled, HandlerError, Permanent
 from jobs.handlers.placeholders import may_be_sent, not_for
+from jobs.telemetry.traces.w3c import TraceContext
 
 MAX_CHECKPOINT_BYTES = 65_536
 MAX_STAGE_LENGTH = 200
@@ -61,6 +62,8 @@ class Context:
     the payload refers to, by name; one that cannot be read is None there, one that does not exist is not there.
     ``secret_hosts``: what hosts each may be sent to.
     ``queues``: what queues the tenant may write to beside its own, where the job type has ``sends_to``.
+    ``trace``: the trace that the attempt is part of, to be sent on with what it asks of others
+    (``ctx.trace.headers()``); None: it is part of none.
     """
 
     tenant: str
@@ -78,12 +81,18 @@ class Context:
     secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     secret_hosts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     queues: Sequence[str] = ()
+    trace: TraceContext | None = None
     cancel_event: Flag = field(default_factory=Flag, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
     on_sign: Callable[[], str] = field(default=str, repr=False)
     on_once: Callable[[str, Any], bool] = field(default=_first, repr=False)
     on_once_async: Callable[[str, Any], Awaitable[bool]] = field(default=_first_async, repr=False)
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id, in hexadecimal digits; empty where there is none."""
+        return self.trace.trace_id if self.trace is not None else ""
 
     @property
     def signing_secret(self) -> str:

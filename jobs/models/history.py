@@ -10,6 +10,7 @@ from jobs.core.policies import MisfirePolicy
 from jobs.core.states import SKIP_REASONS
 from jobs.models.fields import choices, new_id, one_of, times_in_range
 from jobs.models.job import Job
+from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 
 
 class JobVersion(models.Model):
@@ -143,6 +144,8 @@ class CatchUp(models.Model):
     until_at = models.DateTimeField()
     cursor = models.DateTimeField()
     tail = ArrayField(models.DateTimeField(), default=list)
+    #: Of a backfill, the trace of the caller who asked for it: its triggers are part of that.
+    trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, blank=True)
     #: How many firings a backfill comprises.
     expected = models.PositiveBigIntegerField(null=True, blank=True)
     fired = models.PositiveBigIntegerField(default=0)

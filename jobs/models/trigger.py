@@ -7,6 +7,7 @@ from jobs.core import states
 from jobs.core.states import TriggerState
 from jobs.models.fields import Clock, choices, new_id
 from jobs.models.job import PRIORITIES, Job
+from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
 DISPATCHABLE = Q(phase__in=("pending", "retrying"), held=False)
@@ -67,6 +68,8 @@ class Trigger(models.Model):
     concurrency_key = models.CharField(max_length=200, blank=True, default="", db_default="")
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
+    #: The trace of the caller who asked for it, as ``TraceContext.kept`` writes it; null: none was named.
+    trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, blank=True)
     #: Of a run now that was given its own; null: the job's.
     payload = models.JSONField(null=True, blank=True)
     fence = models.PositiveIntegerField(default=0)

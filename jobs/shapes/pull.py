@@ -82,6 +82,9 @@ class Work(Shown):
     payload: dict[str, Any]
     checkpoint: dict[str, Any] | None
     """What an earlier attempt left."""
+    traceparent: str | None
+    """The trace that it is part of (W3C Trace Context), to be sent on with what it asks of others."""
+    tracestate: str | None
 
 
 class Claimed(Shown):

@@ -17,12 +17,15 @@ from jobs.store import db
 from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 from jobs.store.trail import ENGINE, acting_as, present_actor
+from jobs.telemetry import callers_trace
 
 _SQL = db.queries("jobs")
 
 
 class Firing(NamedTuple):
-    """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5."""
+    """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5. ``trace``: of
+    the caller who asked for it, as it is kept.
+    """
 
     job_id: UUID
     tenant_id: int
@@ -33,6 +36,7 @@ class Firing(NamedTuple):
     due_at: datetime
     origin: str = "schedule"
     idempotency_key: str = ""
+    trace: str | None = None
 
     def key(self) -> str:
         return self.idempotency_key or key_of(self.job_id, self.scheduled_for)
@@ -88,6 +92,7 @@ def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUI
         due_ats=[firing.due_at for firing in firings],
         priorities=[firing.priority for firing in firings],
         idempotency_keys=[firing.key() for firing in firings],
+        traces=[firing.trace for firing in firings] if any(firing.trace for firing in firings) else [],
         announce=announce,
     )
     created = [row.id for row in rows]
@@ -165,7 +170,14 @@ def _only_firing(job: Job) -> dict[str, Any]:
         "scheduled_for": job.created_at,
         "due_at": job.created_at + jitter_offset(job.id.int, job.jitter),
         "idempotency_key": key_of(job.id, job.created_at),
+        "trace": callers_trace_kept(),
     }
+
+
+def callers_trace_kept() -> str | None:
+    """The trace of the caller whom this thread serves, for what it asks for; None: it named none."""
+    trace = callers_trace()
+    return trace.kept() if trace is not None else None
 
 
 def _text_of(rows: Sequence[Mapping[str, Any]]) -> str:

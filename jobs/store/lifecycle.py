@@ -8,6 +8,7 @@ from uuid import UUID
 from jobs.core.activity import SKIPS
 from jobs.store import db, events
 from jobs.store.insight import activity
+from jobs.store.jobs import callers_trace_kept
 
 _SQL = db.queries("lifecycle")
 
@@ -74,7 +75,7 @@ def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
 
 def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
     """Send ended triggers through once more. Returns the ids that were replayed."""
-    rows = _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id)
+    rows = _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id, trace=callers_trace_kept())
     activity.count(rows, "replayed")
     _noted(rows)
     return [row.id for row in rows]

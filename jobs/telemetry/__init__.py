@@ -7,7 +7,15 @@ request its id (``carry_request``). Console or JSON, by
 ``CARILLON_LOG_FORMAT``. An ``Outage`` tells of what is away, ``Sampled`` of what happens too often for a line each.
 """
 
-from jobs.telemetry.context import bound, carry, carry_request, carrying, current_request_id
+from jobs.telemetry.context import (
+    bound,
+    callers_trace,
+    carry,
+    carry_caller,
+    carry_request,
+    carrying,
+    current_request_id,
+)
 from jobs.telemetry.lines import FORMATS, NAME, formatter, get_logger, logging_config, shape_of
 from jobs.telemetry.outage import OUTAGE_LINE_SECONDS, Outage
 from jobs.telemetry.sampling import Sampled
@@ -19,7 +27,9 @@ __all__ = (
     "Outage",
     "Sampled",
     "bound",
+    "callers_trace",
     "carry",
+    "carry_caller",
     "carry_request",
     "carrying",
     "current_request_id",

@@ -1,4 +1,5 @@
-"""What every line of a piece of work carries, whoever writes it: the ids of the attempt, or of the request.
+"""What every line of a piece of work carries, whoever writes it: the ids of the attempt, or of the request; and the
+trace that a request's caller is in.
 
 The ids stand in a context variable, so concurrent attempts do not see each other's: a thread has a context of its own,
 and so has a task of an event loop. Setting it costs a fraction of a microsecond; text is made of it only when a line is
@@ -11,6 +12,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import structlog
+
+from jobs.telemetry.traces.w3c import TraceContext
 
 bound = structlog.contextvars.bound_contextvars
 
@@ -25,11 +28,15 @@ class AttemptIds(Protocol):
     attempt_number: int
     fence: int
 
+    @property
+    def trace_id(self) -> str: ...
+
 
 _attempt: ContextVar[AttemptIds | None] = ContextVar("carillon_attempt", default=None)
 
 
 _request_id: ContextVar[str] = ContextVar("carillon_request", default="")
+_caller: ContextVar[TraceContext | None] = ContextVar("carillon_caller", default=None)
 
 
 def carry(attempt: AttemptIds) -> None:
@@ -40,6 +47,16 @@ def carry(attempt: AttemptIds) -> None:
 def carry_request(request_id: str) -> None:
     """From here on every line of this thread names the request; with an empty one, none."""
     _request_id.set(request_id)
+
+
+def carry_caller(trace: TraceContext | None) -> None:
+    """From here on what this thread does is done for a caller in ``trace``; None: in none that is known."""
+    _caller.set(trace)
+
+
+def callers_trace() -> TraceContext | None:
+    """The trace of the caller whose request this thread serves, if the request named one."""
+    return _caller.get()
 
 
 def current_request_id() -> str:
@@ -86,8 +103,12 @@ def add_context(_: Any, __: str, event: Any) -> Any:
         event.setdefault("attempt_id", str(attempt.attempt_id))
         event.setdefault("attempt", attempt.attempt_number)
         event.setdefault("fence", attempt.fence)
+        if attempt.trace_id:
+            event.setdefault("trace_id", attempt.trace_id)
     if request_id := _request_id.get():
         event.setdefault("request_id", request_id)
+    if (caller := _caller.get()) is not None:
+        event.setdefault("trace_id", caller.trace_id)
     return event
 
 

@@ -1,6 +1,8 @@
 """A name for each request: in its answer's ``X-Request-ID``, in problem documents, and in every line it leads to.
 
 A caller, or a proxy, may name it. What is too long for a log line, or could break one, gives way to a name of ours.
+A caller's trace (``traceparent``, ``tracestate``) is taken beside it, for the lines and for triggers that the request
+makes; one that is malformed counts as absent.
 """
 
 import re
@@ -12,7 +14,8 @@ from django.core.signals import request_finished
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from jobs.telemetry import carry_request
+from jobs.telemetry import carry_caller, carry_request
+from jobs.telemetry.traces import w3c
 
 HEADER = "X-Request-ID"
 _SOUND = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -31,6 +34,8 @@ def name_requests(
         given = request.headers.get(HEADER, "")
         request_id = given if _SOUND.fullmatch(given) else uuid.uuid4().hex
         carry_request(request_id)
+        traceparent = request.headers.get("traceparent")
+        carry_caller((traceparent and w3c.read(traceparent, request.headers.get("tracestate", ""))) or None)
         response = get_response(request)
         response.headers[HEADER] = request_id
         return response
@@ -45,3 +50,4 @@ def forget_ended_requests() -> None:
 
 def _forget(**_: Any) -> None:
     carry_request("")
+    carry_caller(None)

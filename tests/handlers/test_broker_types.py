@@ -26,6 +26,7 @@ from jobs.handlers import registry, run_sync
 from jobs.handlers.builtin import broker
 from jobs.handlers.outcome import HandlerError
 from jobs.limits.exchange import PREFIX
+from jobs.telemetry.traces.w3c import TraceContext
 
 
 def an_app(broker_url: str, **settings: object) -> Celery:
@@ -152,6 +153,17 @@ class TestMessage:
         assert (message.content_type, message.payload) == ("application/json", body)
         assert (message.headers["kind"], message.headers["carillon_fence"]) == ("x", 7)
         assert message.headers["carillon_trigger"] == message.properties["message_id"]
+
+    @pytest.mark.parametrize(
+        ("name", "payload", "queue"),
+        [("message", {"queue": "events", "body": 1, "headers": {"traceparent": "mine"}}, "events"),
+         ("celery_task", {"task": "t"}, "celery")],
+    )  # fmt: skip
+    def test_is_part_of_the_attempts_trace(self, run, take, name, payload, queue):
+        trace = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1, "congo=t61")
+        assert run(name, payload, trace=trace).kind == "succeeded"
+        headers = take(queue).headers
+        assert (headers["traceparent"], headers["tracestate"]) == (trace.traceparent, "congo=t61")
 
     def test_publishes_plain_text_as_it_stands(self, run, take):
         run("message", {"queue": "events", "body": "grün", "content_type": "text/plain"})

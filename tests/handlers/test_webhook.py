@@ -16,6 +16,7 @@ from jobs.core.errors import InvalidInput
 from jobs.handlers import registry
 from jobs.handlers.builtin.webhook.request import signature_headers
 from jobs.handlers.builtin.webhook.response import retry_after
+from jobs.telemetry.traces.w3c import TraceContext
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_" + "QUJD" * 8
@@ -161,6 +162,18 @@ class TestRequest:
         assert request.headers.getall("User-Agent") == ["mine"]
         assert request.headers["Content-Type"] == "application/json"
         assert request.headers["Authorization"] == "Bearer t"
+
+    def test_is_part_of_the_attempts_trace(self, deliver, receiver):
+        trace = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1, "congo=t61")
+        own = {"Traceparent": "00-mine", "TraceState": "mine=1"}
+        deliver(receiver.url(), headers=own, context={"trace": trace})
+        deliver(receiver.url(), headers=own, context={"trace": trace._replace(tracestate="")})
+        deliver(receiver.url(), context={"trace": None})
+        traced, stateless, untraced = (request.headers for request, _ in receiver.requests)
+        assert traced.getall("traceparent") == stateless.getall("traceparent") == [trace.traceparent]
+        assert traced.getall("tracestate") == ["congo=t61"]
+        assert "tracestate" not in stateless
+        assert "traceparent" not in untraced
 
     def test_names_itself_unless_told_otherwise(self, deliver, receiver):
         deliver(receiver.url())

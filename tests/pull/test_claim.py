@@ -23,6 +23,7 @@ from tests.factories import (
     states,
 )
 from tests.interfaces.api.caller import Caller, faulty_fields
+from tests.interfaces.api.test_traces import TRACEPARENT
 from tests.pull.conftest import TYPE, claim, declare, pull_job, queued
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +43,14 @@ class TestClaim:
         assert work["idempotency_key"] == trigger.idempotency_key
         assert "whsec" not in str(work)
         assert (row(trigger)["state"], row(trigger)["worker"]) == ("running", "w1")
+
+    def test_tells_the_trace_of_whoever_asked(self, tenant: Any, worker: Caller) -> None:
+        job = pull_job(tenant)
+        queued(job, trace=f"{TRACEPARENT} congo=t61", queued_at=now() - HOUR)
+        queued(job)
+        traced, untraced = claim(worker)
+        assert (traced["traceparent"], traced["tracestate"]) == (TRACEPARENT, "congo=t61")
+        assert (untraced["traceparent"], untraced["tracestate"]) == (None, None)
 
     def test_takes_no_more_than_the_capacity_and_nothing_twice(self, tenant: Any, worker: Caller) -> None:
         triggers = [queued(pull_job(tenant)) for _ in range(3)]

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from jobs.api.views.base import Endpoint
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput, NotFound
 from jobs.engine import pull
+from jobs.engine.traces import trace_of
 from jobs.shapes.pull import (
     Claimed,
     ClaimRequest,
@@ -23,6 +25,7 @@ from jobs.shapes.pull import (
     Work,
 )
 from jobs.shapes.terms import seconds
+from jobs.store.pull import Work as Taken
 
 _TRIGGER = "018f6d3e-7c1a-7000-8000-000000000001"
 
@@ -59,9 +62,7 @@ class ClaimView(Endpoint):
             gone=_hangs_up(request),
         )
         lease = seconds(engine_settings().worker_lease)
-        return Response(
-            {"triggers": [Work.of(row, job_type=kind) for kind, row in taken], "lease_seconds": lease}
-        )
+        return Response({"triggers": [_shown(each) for each in taken], "lease_seconds": lease})
 
     def _stored(self, job_types: list[str]) -> list[str]:
         try:
@@ -69,6 +70,13 @@ class ClaimView(Endpoint):
         except NotFound:
             known = "declare each with PUT /job-types/{name} first; GET /job-types shows those with pull"
             raise InvalidInput({"job_types": f"Not all of them are for pull workers; {known}."}) from None
+
+
+def _shown(taken: Taken) -> dict[str, Any]:
+    trace = trace_of(taken.row)
+    headers = trace.headers() if trace is not None else {}
+    told = {name: headers.get(name) for name in ("traceparent", "tracestate")}
+    return Work.of(taken.row, job_type=taken.job_type, **told)
 
 
 class HeartbeatView(Endpoint):

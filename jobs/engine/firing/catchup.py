@@ -255,6 +255,7 @@ def _firing(row: Any, instant: datetime, place: int) -> Firing:
         # Due now, not then: neither missed again nor ahead of what has waited longer; in order among themselves.
         due_at=row.taken_at + place * TICK,
         origin="backfill" if row.origin == "backfill" else "catchup",
+        trace=row.trace,
     )
 
 

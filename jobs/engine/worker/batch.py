@@ -17,6 +17,7 @@ from uuid import UUID
 from jobs.activity import activity
 from jobs.conf import EngineSettings
 from jobs.core.policies import Delivery
+from jobs.engine.traces import trace_of
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.leases.release import abandoned, absolve, give_up, handed_back
 from jobs.engine.worker.leases.renewer import Held, Hold, LeaseRenewer
@@ -209,6 +210,7 @@ class Batch:
             secrets={name: opened.value for name, opened in secrets.items()},
             secret_hosts={name: opened.hosts for name, opened in secrets.items()},
             queues=self._queues.get(row.tenant_id, ()),
+            trace=trace_of(row),
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
             cancel_event=self.hold.held[row.id].cancel_event,
             on_progress=partial(note_progress, token),

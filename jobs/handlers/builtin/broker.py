@@ -116,8 +116,9 @@ def _full(what: str) -> HandlerError:
 
 
 def carillon_headers(ctx: Context) -> dict[str, Any]:
-    """The ids a receiver needs to recognise a duplicate or to refuse a stale writer."""
+    """The ids a receiver needs to recognise a duplicate or to refuse a stale writer; and the trace it is part of."""
     return {
+        **(ctx.trace.headers() if ctx.trace is not None else {}),
         "carillon_tenant": ctx.tenant,
         "carillon_job": str(ctx.job_id),
         "carillon_trigger": str(ctx.trigger_id),

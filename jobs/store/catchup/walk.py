@@ -22,6 +22,7 @@ class Past:
     """A stretch of a job's past firings, both ends included. ``expected``: how many there are, if that is known.
 
     ``window`` and ``max_catchup`` are the job's, as its ``policy``. With a ``reason`` all are skipped for it.
+    ``trace``: of the caller who asked for them, as it is kept.
     """
 
     job_id: UUID
@@ -35,6 +36,7 @@ class Past:
     max_catchup: int | None = None
     reason: str = ""
     expected: int | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def begin(pasts: Sequence[Past]) -> list[UUID]:
         from_ats=[past.from_at for past in pasts],
         until_ats=[past.until_at for past in pasts],
         expecteds=[past.expected for past in pasts],
+        traces=[past.trace for past in pasts],
     )
     return ids
 

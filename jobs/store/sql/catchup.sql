@@ -1,14 +1,16 @@
 -- name: begin
 -- Note past firings that are still to be decided, run, or (with a reason) skipped, with the policy as it is now.
 INSERT INTO jobs_catchup (id, job_id, tenant_id, job_version, origin, policy, reason, window_start, max_catchup, from_at,
-    until_at, cursor, tail, fired, skipped, expected, created_at)
+    until_at, cursor, tail, fired, skipped, expected, trace, created_at)
 SELECT b.id, b.job_id, b.tenant_id, b.job_version, b.origin, b.policy, b.reason,
        greatest(carillon_clock() - b."window", '2000-01-01Z'), b.max_catchup, b.from_at, b.until_at,
-       b.from_at - interval '1 microsecond', '{}', 0, 0, b.expected, carillon_clock()
+       b.from_at - interval '1 microsecond', '{}', 0, 0, b.expected, b.trace, carillon_clock()
 FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_versions)s::int[],
             %(origins)s::text[], %(policies)s::text[], %(reasons)s::text[], %(windows)s::interval[],
-            %(max_catchups)s::int[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[], %(expecteds)s::bigint[])
-     AS b(id, job_id, tenant_id, job_version, origin, policy, reason, "window", max_catchup, from_at, until_at, expected);
+            %(max_catchups)s::int[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[], %(expecteds)s::bigint[],
+            %(traces)s::text[])
+     AS b(id, job_id, tenant_id, job_version, origin, policy, reason, "window", max_catchup, from_at, until_at, expected,
+          trace);
 
 -- name: absorb
 -- Take back missed firings of the jobs that still wait with a trigger and were never dispatched: they are decided with
@@ -86,8 +88,8 @@ ORDER BY tenant_id;
 -- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_of_job, jobversion_of_job
 -- returns: the catch-up, room (how many may be made now), of its job what a trigger needs, and its schedule as in
 -- take_undecided
-SELECT c.id, c.job_id, c.tenant_id, c.origin, c.policy, c.until_at, c.cursor, c.tail, j.version AS job_version, j.job_type,
-       j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy,
+SELECT c.id, c.job_id, c.tenant_id, c.origin, c.policy, c.until_at, c.cursor, c.tail, c.trace, j.version AS job_version,
+       j.job_type, j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy,
        j.cron_dialect, j.created_at, past.schedule AS past_schedule, carillon_now() AS taken_at, room.n AS room
 FROM jobs_catchup c, LATERAL (SELECT * FROM jobs_job WHERE id = c.job_id OFFSET 0) j, LATERAL (
     SELECT CASE WHEN j.overlap_policy = 'allow' AND c.origin <> 'backfill' AND c.policy <> 'backfill'

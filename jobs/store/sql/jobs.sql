@@ -41,21 +41,22 @@ UNION ALL
  ORDER BY next_fire_at LIMIT %(fresh)s);
 
 -- name: materialize
--- Insert the firings as triggers; a firing that has its trigger already is left alone.
+-- Insert the firings as triggers; a firing that has its trigger already is left alone. ``traces`` is empty where none has
+-- one.
 -- transition: - -> pending
 -- plan: kept
 -- returns: ids of the new triggers
 INSERT INTO jobs_trigger (
     id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
-    idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested, created_at,
-    announced_at)
+    idempotency_key, trace, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested,
+    created_at, announced_at)
 SELECT f.id, f.job_id, f.tenant_id, f.job_type, f.job_version, f.origin, f.scheduled_for, f.due_at, 'pending', '', false,
-       f.priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock(),
+       f.priority, f.idempotency_key, f.trace, 0, 0, 0, 0, 0, '', false, carillon_clock(),
        CASE WHEN %(announce)s::boolean THEN carillon_clock() END
 FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(job_types)s::text[],
             %(job_versions)s::int[], %(origins)s::text[], %(scheduled_fors)s::timestamptz[], %(due_ats)s::timestamptz[],
-            %(priorities)s::smallint[], %(idempotency_keys)s::text[])
-     AS f(id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, priority, idempotency_key)
+            %(priorities)s::smallint[], %(idempotency_keys)s::text[], %(traces)s::text[])
+     AS f(id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, priority, idempotency_key, trace)
 ON CONFLICT (job_id, scheduled_for) DO NOTHING
 RETURNING id;
 
@@ -131,12 +132,14 @@ WITH signed AS MATERIALIZED (
 ), fired AS (
     INSERT INTO jobs_trigger (
         id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
-        idempotency_key, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested,
+        idempotency_key, trace, fence, attempt_count, budget_start, crash_count, replay_count, worker, cancel_requested,
         created_at, announced_at)
     SELECT f.id, f.job_id, (job).tenant_id, (job).job_type, (job).version, f.origin, f.scheduled_for, f.due_at, 'pending',
-           '', false, (job).priority, f.idempotency_key, 0, 0, 0, 0, 0, '', false, carillon_clock(), carillon_clock()
+           '', false, (job).priority, f.idempotency_key, f.trace, 0, 0, 0, 0, 0, '', false, carillon_clock(),
+           carillon_clock()
     FROM jsonb_to_recordset(%(firings)s::jsonb) AS f(
-             id uuid, job_id uuid, origin text, scheduled_for timestamptz, due_at timestamptz, idempotency_key text)
+             id uuid, job_id uuid, origin text, scheduled_for timestamptz, due_at timestamptz, idempotency_key text,
+             trace text)
     JOIN given ON (job).id = f.job_id
     WHERE f.job_id IN (SELECT id FROM written)
 )

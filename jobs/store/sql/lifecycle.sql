@@ -115,7 +115,8 @@ RETURNING id, tenant_id, job_type, state;
 
 -- name: replay
 -- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.
--- Triggers of a job that was cancelled or deleted stay as they are.
+-- Triggers of a job that was cancelled or deleted stay as they are. What they do from here on is part of the trace of
+-- whoever asks for it.
 -- transition: dead, succeeded, skipped, cancelled -> pending
 -- locks: trigger rows, waits (request)
 -- index: primary key
@@ -123,7 +124,7 @@ RETURNING id, tenant_id, job_type, state;
 UPDATE jobs_trigger t SET
     state = 'pending', reason = '', due_at = carillon_clock(), held = false, parked = false,
     parked_until = NULL, budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
-    cancel_reason = '', worker = '', progress = NULL,
+    cancel_reason = '', worker = '', progress = NULL, trace = %(trace)s,
     result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL,
     job_version = j.version, job_type = j.job_type, priority = j.priority
 FROM jobs_job j

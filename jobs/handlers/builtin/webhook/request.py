@@ -26,7 +26,7 @@ def request_headers(
     ctx: Context, payload: WebhookPayload, *, text: str | None, now: datetime
 ) -> CIMultiDict[str]:
     """Every header of the request. The payload's may replace only ``User-Agent``, ``Content-Type`` and
-    ``Accept…``.
+    ``Accept…``; its ``traceparent`` gives way to the trace that the attempt is part of.
     """
     headers = CIMultiDict({"User-Agent": user_agent(), "Content-Type": "application/json"})
     headers.update(payload.headers)
@@ -41,6 +41,9 @@ def request_headers(
             "X-Execution-Id": str(ctx.attempt_id),
         }
     )
+    if ctx.trace is not None:
+        headers.pop("tracestate", None)
+        headers.update(ctx.trace.headers())
     message_id = f"trg_{ctx.trigger_id}"
     headers.update(signature_headers(ctx.signing_secret, message_id=message_id, text=text or "", now=now))
     return headers

@@ -1,0 +1,1 @@
+"""Traces: their contexts as W3C writes them."""
