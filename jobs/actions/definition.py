@@ -13,7 +13,7 @@ from jobs.actions.notices import check_secrets_of, is_watched
 from jobs.actions.pull import types
 from jobs.actions.pull.types import Kinds
 from jobs.actions.vault import check_secrets
-from jobs.core.errors import Complaints, InvalidInput
+from jobs.core.errors import Complaints, InvalidInput, unknown
 from jobs.core.instants import instant_text
 from jobs.core.json_rules import check_json
 from jobs.core.policies import Priority
@@ -24,7 +24,7 @@ from jobs.handlers.builtin import queues
 from jobs.models import Job
 from jobs.shapes import retry as retries
 from jobs.shapes import schedule as schedule_shape
-from jobs.shapes.job import NAME, Definition
+from jobs.shapes.job import NAME, ChangesOfMany, Definition
 from jobs.shapes.schedule import ONE_TIME, ScheduleShape
 from jobs.shapes.terms import seconds
 from jobs.store.jobs import schedule_of
@@ -79,6 +79,33 @@ def parse(
     return {**columns, "watched": is_watched(columns["notify"])}
 
 
+def read_patch(changes: object, *, tenant: Tenant) -> dict[str, Any]:
+    """``changes`` if it is a merge patch that many jobs may take, whichever; raises ``InvalidInput`` otherwise.
+
+    Refused are what no job could take: an unknown field, one that nobody can write, a value that is none of its field;
+    and a name, which only one job can have.
+    """
+    if not isinstance(changes, dict) or not changes:
+        raise InvalidInput({"": "Must be an object that names what to change."})
+    rest = {name: value for name, value in changes.items() if name != "payload"}
+    size = _check_payload(changes.get("payload"), tenant)
+    check_json(rest, field="", max_bytes=max(0, tenant.max_payload_bytes - size) + _REST_BYTES)
+    if strange := unknown(changes, known=ChangesOfMany.model_fields, hints=ChangesOfMany.hints):
+        raise InvalidInput(strange)
+    # A null takes away or goes back to a default, whatever the field.
+    given = {name: _without_nulls(value) for name, value in rest.items() if value is not None}
+    payload = {"payload": changes["payload"]} if changes.get("payload") is not None else {}
+    ChangesOfMany.read(given | payload)
+    return changes
+
+
+def _without_nulls(value: Any) -> Any:
+    """Recursion is bounded: ``check_json`` has bounded the depth."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+
+
 def own_columns(definition: Mapping[str, Any], *, tenant: Tenant, kinds: Kinds) -> dict[str, Any]:
     """The columns of what jobs mostly have of their own, name and payload, where all else is that of a job that was
     parsed. Raises ``InvalidInput``, also for a definition without a name: then ``parse`` says what is wrong."""
@@ -97,7 +124,7 @@ def representation(job: Job) -> dict[str, Any]:
     """The job as the API shows it, JSON types only. ``next_fire_at`` is null unless the job is active."""
     return {
         "id": str(job.id),
-        **_definition(job),
+        **written(job),
         "status": str(job.status),
         "status_reason": job.status_reason,
         "version": job.version,
@@ -107,7 +134,7 @@ def representation(job: Job) -> dict[str, Any]:
     }
 
 
-def _definition(job: Job) -> dict[str, Any]:
+def written(job: Job) -> dict[str, Any]:
     """What of a job can be written, as it would be written."""
     return {
         "name": job.name,
@@ -132,7 +159,7 @@ def _definition(job: Job) -> dict[str, Any]:
 
 
 def _patched(base: Job, changes: dict[str, Any]) -> dict[str, Any]:
-    before = _definition(base)
+    before = written(base)
     document = {**before, **changes}
     if "schedule" in changes:
         document["schedule"] = schedules.merged(before["schedule"], changes["schedule"])

@@ -11,28 +11,23 @@ pausing what is paused, resuming what is active and cancelling what is cancelled
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError
-
 from jobs.actions import definition as definitions
-from jobs.actions import schedules
-from jobs.actions.bulk import statuses
+from jobs.actions.bulk import edits, statuses
+from jobs.actions.bulk.edits import name_taken
 from jobs.actions.drafts import draft_job
-from jobs.actions.overdue import materialize, record
+from jobs.actions.overdue import materialize
 from jobs.actions.pull.types import Kinds, hold_type, own_name
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.json_rules import check_text
 from jobs.core.pull import is_pull
-from jobs.core.schedule import next_fire
 from jobs.core.states import JobStatus
-from jobs.models import Change, Job, JobVersion, Origin, Trigger
+from jobs.models import Change, Job, Origin, Trigger
 from jobs.models.fields import new_id
 from jobs.store import db, lifecycle, trail
 from jobs.store import jobs as job_store
-from jobs.store.catchup import walk as catchup
 from jobs.wakeups import wake_beats
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -40,13 +35,8 @@ from tenants.quotas import MAX_JOBS
 
 #: With more room than this no lock is needed: too few jobs can be created between check and commit to exceed the quota.
 _QUOTA_MARGIN = 5000
-_NAME_TAKEN = "job_name_unique_among_living"
 #: More than two mean that others create and delete a job of this name all the while.
 _TRIES = 5
-#: What of a job no firing has to do with.
-_INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures"})
-#: What decides which missed firings run.
-_MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 
 
 class EditedMeanwhile(Conflict):
@@ -93,24 +83,8 @@ def update_job(
     """
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        ended = job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
-        if not ended:
-            catchup.hold(job_id=job.id)
-        now = database_now()
-        columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole)
-        changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
-        if not changed:
-            return job
-        if ended:
-            raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
-        next_fire_at = job.next_fire_at if changed.keys() <= _INERT else _settle_edit(job, changed, now)
-        for name, value in changed.items():
-            setattr(job, name, value)
-        job.next_fire_at, job.version, job.updated_at = next_fire_at, job.version + 1, now
-        _save(job, [*changed, "next_fire_at", "version", "updated_at"])
-        job_store.note_versions([job.id])
-        lifecycle.restamp(job_id=job.id, version=job.version, priority=job.priority, job_type=job.job_type)
-        wake_beats()
+        for why in edits.edit([job], tenant=tenant, changes=changes, whole=whole).refused.values():
+            raise why
         return job
 
 
@@ -295,11 +269,13 @@ def lock_job(tenant: Tenant, job_id: UUID | str, expected_version: int | None = 
     return job
 
 
-def lock_jobs(tenant: Tenant, job_ids: Sequence[UUID]) -> list[Job]:
-    """Those of ``job_ids`` that are living jobs of the tenant, by id, locked as by ``lock_job``; without payloads."""
+def lock_jobs(tenant: Tenant, job_ids: Sequence[UUID], *, whole: bool = False) -> list[Job]:
+    """Those of ``job_ids`` that are living jobs of the tenant, by id, locked as by ``lock_job``; unless ``whole``
+    without payloads."""
     lifecycle.lock_tenant(tenant.id)
     living = Job.objects.filter(tenant=tenant, deleted_at=None, id__in=job_ids).order_by("id")
-    return list(living.defer("payload", "labels", "notify").select_for_update(no_key=True))
+    read = living if whole else living.defer("payload", "labels", "notify")
+    return list(read.select_for_update(no_key=True))
 
 
 def _unless_refused(job: Job, refusals: statuses.Refusals) -> Job:
@@ -320,48 +296,3 @@ def room_for(tenant: Tenant, wanted: int) -> int:
 def over_quota(tenant: Tenant) -> QuotaExceeded:
     """The refusal of a job more than there may be."""
     return QuotaExceeded(MAX_JOBS.name, limit=tenant.max_jobs, used=job_store.living(tenant.id))
-
-
-def name_taken(name: str) -> Conflict:
-    """The refusal of a name that a living job of the tenant has."""
-    return Conflict(f"Another job is named {name!r}; choose another name.", field="name")
-
-
-def _save(job: Job, columns: list[str]) -> None:
-    """Update ``columns`` of the job; the database says whether the name is free."""
-    if "job_type" in columns:
-        hold_type(job.job_type)
-    try:
-        with db.atomic():
-            job.save(update_fields=columns)
-    except IntegrityError as error:
-        diagnosis = getattr(error.__cause__, "diag", None)
-        if diagnosis is None or diagnosis.constraint_name != _NAME_TAKEN:
-            raise
-        raise name_taken(job.name) from error
-
-
-def _settle_edit(job: Job, changed: dict[str, object], now: datetime) -> datetime | None:
-    """Withdraw what lies ahead; returns the new version's next instant to materialize.
-
-    What was missed is caught up with as the job was until now: with another schedule or misfire policy, the instants
-    that no beat has seen are put on record first; with the same, they are left to the beat.
-    """
-    before = definitions.schedule_of(job)
-    edited = {field.attname: getattr(job, field.attname) for field in Job._meta.concrete_fields} | changed
-    after = definitions.schedule_of(Job(**edited))
-    closing = after != before or not _MISFIRE.isdisjoint(changed)
-    if closing:
-        if not JobVersion.objects.filter(job=job, version=job.version).exists():
-            # Put into the tables past the API; its past would be taken for the new schedule's.
-            job_store.note_versions([job.id])
-        # A schedule that cannot be computed names no instants; this edit mends it.
-        record(statuses.debts_of([job], now=now))
-    if job.status == JobStatus.PAUSED:
-        lifecycle.hold(job_ids=[job.id], held=True)
-    lifecycle.hand_back(job_ids=[job.id])
-    lifecycle.withdraw_future(job_ids=[job.id], now=now)
-    if after != before:
-        return schedules.first_instant(after, now=now)
-    overdue = job.next_fire_at is not None and job.next_fire_at <= now
-    return job.next_fire_at if overdue and not closing else next_fire(after, after=now)

@@ -16,7 +16,7 @@ from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
 from jobs.core.labels import SELECTOR, read_selector
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
-from jobs.core.states import PHASES, AttemptState, JobStatus, TriggerState
+from jobs.core.states import PHASES, UNFINISHED, AttemptState, JobStatus, TriggerState
 from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
 from jobs.models.fields import first_id_since
 from jobs.shapes.job import MAX_NAME
@@ -314,3 +314,15 @@ class DeadLetterFilter(FiringFilter):
 
 class TriggerFilter(DeadLetterFilter):
     state = filters.ChoiceFilter(choices=_choices(TriggerState))
+
+
+class UnfinishedFilter(DeadLetterFilter):
+    """Of triggers that have not ended yet, and so have no reason. No index of a tenant's is about them alone."""
+
+    reason = None
+    state = filters.ChoiceFilter(choices=_choices(state for state in TriggerState if state in UNFINISHED))
+
+    def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]]:
+        rest = super().sift()
+        phases = sorted({PHASES[state] for state in UNFINISHED})
+        return lambda rows: (rest(rows) if rest else rows).filter(phase__in=phases)

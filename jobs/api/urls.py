@@ -40,6 +40,10 @@ urlpatterns = [
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
     path("operations", bulk.OperationsView.as_view(), name="operations"),
     path("operations/<uuid:operation_id>", bulk.OperationView.as_view(), name="operation"),
+    path("operations/<uuid:operation_id>/pause", bulk.OperationPauseView.as_view(), name="operation-pause"),
+    path(
+        "operations/<uuid:operation_id>/resume", bulk.OperationResumeView.as_view(), name="operation-resume"
+    ),
     path(
         "operations/<uuid:operation_id>/cancel", bulk.OperationCancelView.as_view(), name="operation-cancel"
     ),

@@ -114,12 +114,16 @@ class Problem(Shown):
     """Of that limit."""
 
 
-def changes_of(name: str, *shapes: type[Shape], doc: str, **tag: Any) -> type[Shape]:
-    """What an edit may send of any of ``shapes``: all of their fields, each optional; ``tag`` tells them apart."""
+def changes_of(
+    name: str, *shapes: type[Shape], doc: str, without: Collection[str] = (), **tag: Any
+) -> type[Shape]:
+    """What an edit may send of any of ``shapes``: all of their fields ``without`` some, each optional; ``tag`` tells
+    them apart."""
     fields: dict[str, Any] = {
         field: (info.annotation, FieldInfo.merge_field_infos(info, default=None, default_factory=None))
         for shape in shapes
         for field, info in shape.model_fields.items()
+        if field not in without
     }
     return create_model(
         name, __base__=Shape, __doc__=doc, **fields | {tell: (kind, None) for tell, kind in tag.items()}

@@ -114,17 +114,23 @@ class Replacement(Definition):
     """As in the path, or left out."""
 
 
-Changes = changes_of(
-    "Changes",
-    Definition,
-    doc="Any part of a definition (JSON merge patch).",
-    labels=Annotated[
+_PARTS: dict[str, Any] = {
+    "labels": Annotated[
         dict[str, _Word | None],
         Field(description="Null takes a label away.", json_schema_extra={"maxProperties": MAX_LABELS}),
     ],
-    schedule=ScheduleChanges,
-    retry_policy=RetryChanges,
-)
+    "schedule": ScheduleChanges,
+    "retry_policy": RetryChanges,
+}
+Changes = changes_of("Changes", Definition, doc="Any part of a definition (JSON merge patch).", **_PARTS)
+_OfMany: Any = changes_of("ChangesOfMany", Definition, doc="", without=("name",), **_PARTS)
+
+
+class ChangesOfMany(_OfMany):  # type: ignore[misc]
+    """Any part of a definition but its name (JSON merge patch)."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+    hints = {**Definition.hints, "name": "Is one job's alone; edit that job by itself."}
 
 
 _Wall = Annotated[str, BeforeValidator(datetime.isoformat)]

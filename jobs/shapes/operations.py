@@ -11,11 +11,12 @@ from pydantic import Discriminator, Field, StrictBool, Tag
 
 from jobs.core.errors import InvalidInput, unknown
 from jobs.core.labels import SELECTOR
-from jobs.core.states import REASONS, JobStatus, TriggerState
-from jobs.models.operation import JOB_VERBS, TRIGGER_VERBS
+from jobs.core.states import REASONS, UNFINISHED, JobStatus, TriggerState
+from jobs.models.operation import FASTEST, JOB_VERBS, SLOWEST, TRIGGER_VERBS
 from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
-from jobs.shapes.job import MAX_NAME, PRIORITIES, Definition
-from jobs.shapes.terms import LINE, UNREAD, Instant, Says, Text
+from jobs.shapes.history import Column
+from jobs.shapes.job import MAX_NAME, PRIORITIES, ChangesOfMany, Definition
+from jobs.shapes.terms import LINE, UNREAD, Between, Instant, Number, Says, Text
 
 VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
 EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
@@ -24,6 +25,7 @@ MAX_IDS = 1000
 _FILTER = "Must be an object; {} means all of them."
 _Line = Annotated[str, Text(MAX_NAME, pattern=LINE)]
 _Type = Annotated[str, Text(63)]
+_Pace = Annotated[float, Between(SLOWEST, FASTEST)] | None
 
 
 class _Asked(Shape):
@@ -85,43 +87,87 @@ class DeadLetterFilter(_Asked):
     scheduled_for_before: datetime | None = None
 
 
+class UnfinishedFilter(_Asked):
+    """As in a query of GET /triggers."""
+
+    state: Literal[tuple(state for state in TriggerState if state in UNFINISHED)] | None = None  # type: ignore[valid-type]
+    job: UUID | None = None
+    job_type: _Type | None = None
+    scheduled_for_after: datetime | None = None
+    scheduled_for_before: datetime | None = None
+
+
 class TriggersFilter(DeadLetterFilter):
     """As in a query of GET /triggers; dead ones unless a state is named."""
 
     state: TriggerState | None = None
 
 
-class OfJobs(_Asked):
+class _OnMany(_Asked):
     hints = {"filter": _FILTER}
-    verb: Literal[JOB_VERBS]  # type: ignore[valid-type]
-    """What is done to each job."""
+    dry_run: StrictBool = False
+    """Only count; nothing is done."""
+
+
+class _OnJobs(_OnMany):
     filter: Annotated[JobsFilter, UNREAD]
     """{} means all of them."""
-    dry_run: StrictBool = False
-    """Only count; nothing is done."""
 
 
-class OfTriggers(_Asked):
-    hints = {"filter": _FILTER}
-    verb: Literal[TRIGGER_VERBS]  # type: ignore[valid-type]
-    """What is done to each trigger."""
+class _OnTriggers(_OnMany):
     filter: Annotated[TriggersFilter, UNREAD]
     """{} means all dead ones."""
+
+
+class OfJobs(_OnJobs):
+    verb: Literal["pause", "cancel", "delete"]
+    """What is done to each job."""
+
+
+class ResumeJobs(_OnJobs):
+    verb: Literal["resume"]
+    """Let each job go on from now."""
+    per_second: _Pace = None
+    """So many jobs a second at most; as fast as can be by default."""
+
+
+class EditJobs(_OnJobs):
+    hints = {**_OnJobs.hints, "changes": 'Must be an object such as {"priority": "high"}.'}
+    verb: Literal["edit"]
+    """Change each job as PATCH /jobs/{id} does."""
+    changes: Annotated[ChangesOfMany, UNREAD]
+    """A JSON merge patch (RFC 7396) over each job; anything but its name."""
+    all_or_nothing: StrictBool = False
+    """Check all of them first, and edit none if one has to refuse."""
     dry_run: StrictBool = False
-    """Only count; nothing is done."""
+    """Only count, and show the first differences; nothing is done."""
 
 
-class OperationRequest(OneOf[Annotated[OfJobs | OfTriggers, Field(discriminator="verb")]]):
-    """Pause, resume, cancel and delete act on jobs, replay on triggers."""
+class ReplayTriggers(_OnTriggers):
+    verb: Literal["replay"]
+    """Send each ended trigger through once more."""
+    per_second: _Pace = None
+    """So many triggers a second at most; as fast as can be by default."""
+
+
+class CancelTriggers(_OnMany):
+    verb: Literal["cancel_triggers"]
+    """Cancel each trigger that waits, and ask those that run to stop."""
+    filter: Annotated[UnfinishedFilter, UNREAD]
+    """{} means all unfinished ones."""
+
+
+class OperationRequest(
+    OneOf[
+        Annotated[
+            OfJobs | ResumeJobs | EditJobs | ReplayTriggers | CancelTriggers, Field(discriminator="verb")
+        ]
+    ]
+):
+    """Pause, resume, cancel, delete and edit act on jobs, replay and cancel_triggers on triggers."""
 
     drops_null = True
     hints = {"verb": f"Is required: one of {', '.join(VERBS)}."}
-
-
-class MatchCount(Shown):
-    matching: int
-    exact: bool
-    """False: there are more rows than a dry run looks at (100,000)."""
 
 
 class Refusal(Shown):
@@ -129,11 +175,39 @@ class Refusal(Shown):
     detail: str
 
 
+class Difference(Shown):
+    id: UUID
+    name: str
+    changes: dict[str, Column]
+    """By field of the job."""
+
+
+class MatchCount(Shown):
+    matching: int
+    exact: bool
+    """False: there are more rows than a dry run looks at (100,000)."""
+    looked_at: int = LEFT_OUT
+    """Of an edit: so many of them were held against the changes, at most 200; the next fields are about these."""
+    changed: int = LEFT_OUT
+    refused: int = LEFT_OUT
+    differences: list[Difference] = LEFT_OUT
+    """Of the first 10 that would change."""
+    refusals: list[Refusal] = LEFT_OUT
+    """The first 20 that would refuse, with why."""
+
+
 class OperationShape(Shown):
     id: UUID
     verb: Literal[VERBS]  # type: ignore[valid-type]
     filter: dict[str, str]
-    status: Literal["running", "finished", "cancelled"]
+    changes: dict[str, Any] | None
+    """Of an edit."""
+    all_or_nothing: bool
+    checked: int | None
+    """With all_or_nothing: so many jobs were looked at before the first was edited."""
+    per_second: Number | None
+    status: Literal["running", "paused", "finished", "refused", "cancelled"]
+    """refused: nothing was done, since one would have been refused."""
     done: int
     """Jobs or triggers it was done to; also those that were so already."""
     refused: int

@@ -54,9 +54,14 @@ def withdraw_future(*, job_ids: Sequence[UUID], now: datetime) -> int:
     return len(rows)
 
 
-def restamp(*, job_id: UUID, version: int, priority: int, job_type: str) -> None:
-    """Hand waiting triggers over to the job's new version."""
-    _SQL["restamp"](job_id=job_id, version=version, priority=priority, job_type=job_type)
+def restamp(jobs: Sequence[Any]) -> None:
+    """Hand the jobs' waiting triggers over to their present versions, priorities and types."""
+    _SQL["restamp"](
+        job_ids=[job.id for job in jobs],
+        versions=[job.version for job in jobs],
+        priorities=[int(job.priority) for job in jobs],
+        job_types=[job.job_type for job in jobs],
+    )
 
 
 def cancel_jobs(*, job_ids: Sequence[UUID]) -> int:
@@ -68,9 +73,15 @@ def cancel_jobs(*, job_ids: Sequence[UUID]) -> int:
 
 def cancel(*, trigger_id: UUID, tenant_id: int) -> bool:
     """Cancel one trigger, or ask it to stop if it is running. False: it has ended already, or is not this tenant's."""
-    rows = _SQL["cancel"](id=trigger_id, tenant_id=tenant_id)
+    return bool(cancel_many(trigger_ids=[trigger_id], tenant_id=tenant_id))
+
+
+def cancel_many(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
+    """Cancel triggers, and ask those that run to stop. Returns the ids of both."""
+    rows = _SQL["cancel"](ids=list(trigger_ids), tenant_id=tenant_id)
     activity.count_cancelled(rows)
-    return bool(_noted(rows))
+    _noted(rows)
+    return [row.id for row in rows]
 
 
 def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:

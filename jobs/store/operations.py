@@ -1,7 +1,7 @@
-"""Operations on everything that matches a filter: begin, take one, note what a slice of it did, cancel, purge."""
+"""Operations on all that matches a filter: begin, take one, note what a slice of it did, pause, cancel, purge."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,16 @@ _SQL = db.queries("operations")
 MAX_REFUSALS = 20
 
 
-def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) -> UUID | None:
+def begin(
+    *,
+    tenant_id: int,
+    verb: str,
+    wanted: Mapping[str, str],
+    most: int,
+    changes: Mapping[str, Any] | None = None,
+    all_or_nothing: bool = False,
+    per_second: float | None = None,
+) -> UUID | None:
     """Put an operation on record, in the present actor's name; None when ``most`` of the tenant's are unfinished.
 
     Call under the tenant's lock.
@@ -27,6 +36,9 @@ def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) ->
         tenant_id=tenant_id,
         verb=verb,
         filter=json.dumps(dict(wanted)),
+        changes=None if changes is None else json.dumps(dict(changes)),
+        all_or_nothing=all_or_nothing,
+        per_second=per_second,
         asked_by=actor and json.dumps(actor.as_dict()),
         most=most,
     )
@@ -34,29 +46,62 @@ def begin(*, tenant_id: int, verb: str, wanted: Mapping[str, str], most: int) ->
 
 
 def take() -> Any:
-    """The unfinished operation whose turn it is, by tenant, locked until the transaction ends; None: there is none."""
+    """The unfinished operation whose turn it is, by tenant, locked until the transaction ends; None: there is none.
+
+    ``room``: how many of its items may be done now; None: any number.
+    """
     rows = _SQL["take"]()
     return rows[0] if rows else None
 
 
-def note(
-    *, operation_id: UUID, cursor: UUID, done: int, refused: int, refusals: Sequence[Any], ends: bool
-) -> None:
-    """Record what a slice did, in the transaction that did it."""
+def wait() -> float | None:
+    """Seconds until an operation that keeps a pace may go on, not above 0 where one may now; None: there is none."""
+    rows = _SQL["wait"]()
+    return rows[0].seconds if rows else None
+
+
+def note(*, operation: Any, cursor: UUID, done: int, refusals: Mapping[UUID, str], ends: bool) -> None:
+    """Record what a slice of the operation that was taken did, in the transaction that did it."""
     _SQL["note"](
-        id=operation_id,
-        cursor=cursor,
+        **_found(operation, cursor, refusals, ends),
         done=done,
-        refused=refused,
-        refusals=json.dumps(refusals),
-        most=MAX_REFUSALS,
-        ends=ends,
+        items=done + len(refusals),
+        paced_from=operation.paced_from,
     )
+
+
+def note_checked(
+    *, operation: Any, cursor: UUID, items: int, refusals: Mapping[UUID, str], ends: bool
+) -> None:
+    """Record what a slice that only checks found of so many ``items``."""
+    _SQL["note_checked"](**_found(operation, cursor, refusals, ends), items=items)
+
+
+def _found(operation: Any, cursor: UUID, refusals: Mapping[UUID, str], ends: bool) -> dict[str, Any]:
+    told = [{"id": str(key), "detail": detail} for key, detail in refusals.items()]
+    return {
+        "id": operation.id,
+        "cursor": cursor,
+        "refused": len(refusals),
+        "refusals": json.dumps(told[:MAX_REFUSALS]),
+        "most": MAX_REFUSALS,
+        "ends": ends,
+    }
 
 
 def postpone(*, operation_id: UUID) -> None:
     """Let the others go first."""
     _SQL["postpone"](id=operation_id)
+
+
+def pause(*, operation_id: UUID, tenant_id: int) -> bool:
+    """Do nothing more of it for now. False: it is finished or paused already, or not this tenant's."""
+    return bool(_SQL["pause"](id=operation_id, tenant_id=tenant_id))
+
+
+def resume(*, operation_id: UUID, tenant_id: int) -> bool:
+    """Let it go on. False: it is not paused, or not this tenant's."""
+    return bool(_SQL["resume"](id=operation_id, tenant_id=tenant_id))
 
 
 def cancel(*, operation_id: UUID, tenant_id: int) -> bool:

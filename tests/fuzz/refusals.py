@@ -44,6 +44,12 @@ BEYOND_A_SCHEMA = [
         _PRINTABLE + " A recurring job must have one; a PUT's must be that of the path.",
     ),
     (r"jobs_(create|bulk|update|put_by_name)", r"concurrency_key", _PRINTABLE),
+    (
+        r"operations_create",
+        r"changes\.(job_type|payload\b.*|concurrency_key|labels\b.*|notify\.(url|email)|schedule\..*"
+        r"|retry_policy\..*)",
+        "As of an edit of one job.",
+    ),
     (r"worker_claim", r"worker", _PRINTABLE),
     (r"worker_heartbeat", r"triggers\[\d+\]\.progress\.stage", _PRINTABLE),
     (r"job_types_declare", r"description", _PRINTABLE),

@@ -119,14 +119,18 @@ class TestEdit:
         assert all(row(trigger) for trigger in kept)
 
     def test_hands_waiting_triggers_to_the_new_version(self) -> None:
-        job = make_job()
+        job, second = make_job(), make_job()
         waiting = [make_trigger(job), make_trigger(job, "retrying"), make_trigger(job, "queued")]
-        others = [make_trigger(job, "running"), make_trigger(job, "succeeded")]
+        others = [make_trigger(job, "running"), make_trigger(job, "succeeded"), make_trigger()]
         before = [row(trigger) for trigger in others]
-        lifecycle_store.restamp(job_id=job.id, version=2, priority=0, job_type="webhook")
+        of_second = make_trigger(second)
+        job.version, job.priority, job.job_type = 2, 0, "webhook"
+        second.version = 3
+        lifecycle_store.restamp([job, second])
         for trigger in waiting:
             stored = row(trigger)
             assert (stored["job_version"], stored["priority"], stored["job_type"]) == (2, 0, "webhook")
+        assert (row(of_second)["job_version"], row(of_second)["job_type"]) == (3, second.job_type)
         assert [row(trigger) for trigger in others] == before
 
 

@@ -1,8 +1,10 @@
-"""Operations: pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers.
+"""Operations: pause, resume, cancel, delete or edit all jobs that match a filter, replay or cancel all such triggers.
 
-Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction of a constant
+Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction of a bounded
 number of statements: what it does and how far it has come commit together, so that a crash loses no item and does none
-twice. The audit trail names who asked for it. Which items match is the caller's business: a ``Select`` gives the next.
+twice. How many items of an operation that keeps a pace may be done now is decided where its row is taken, by the
+database's clock. The audit trail names who asked for it. Which items match is the caller's business: a ``Select`` gives
+the next.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.actions import jobs as job_actions
-from jobs.actions.bulk import statuses
+from jobs.actions.bulk import edits, statuses
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import CarillonError, Conflict, NotFound
 from jobs.models import Job, Operation
@@ -28,12 +30,16 @@ log = get_logger()
 MAX_UNFINISHED = 10
 #: Items of a slice. While it lasts nothing of the tenant is dispatched: about a tenth of a second.
 SLICE = 250
+#: The same of an edit, each of whose jobs is checked by itself.
+EDIT_SLICE = 100
 #: A slice ends with the job that brings the triggers it writes above so many,
 MAX_TRIGGERS = 2_500
 #: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
 SLICE_ALONE = 25
 #: The SQLSTATE of a statement that took longer than it may.
 QUERY_CANCELED = "57014"
+_GONE = "There is no such job."
+_OUR_FAULT = "Something went wrong on our side; it has been logged."
 _TOGETHER: dict[str, Callable[[Sequence[Job]], statuses.Refusals]] = {
     "pause": statuses.pause,
     "resume": statuses.resume,
@@ -45,6 +51,12 @@ _ALONE: dict[str, Callable[..., Any]] = {
     "resume": job_actions.resume_job,
     "cancel": job_actions.cancel_job,
     "delete": job_actions.delete_job,
+}
+
+
+_OF_TRIGGERS: dict[str, tuple[Callable[..., list[UUID]], str]] = {
+    "replay": (lifecycle.replay, "It has not ended, or its job is cancelled or deleted."),
+    "cancel_triggers": (lifecycle.cancel_many, "It has ended already."),
 }
 
 
@@ -60,14 +72,32 @@ class Selection(NamedTuple):
 Select = Callable[[Any, int], Selection]
 
 
-def begin_operation(*, tenant: Tenant, verb: str, wanted: dict[str, str]) -> Operation:
-    """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked.
+def begin_operation(
+    *,
+    tenant: Tenant,
+    verb: str,
+    wanted: dict[str, str],
+    changes: dict[str, Any] | None = None,
+    all_or_nothing: bool = False,
+    per_second: float | None = None,
+) -> Operation:
+    """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked, ``changes`` those of
+    an edit (``definition.read_patch``). ``all_or_nothing``: check all jobs first, and edit none if one refuses.
+    ``per_second``: so many items a second at most.
 
     Raises ``Conflict`` when ``MAX_UNFINISHED`` of the tenant's are unfinished.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
-        begun = operations_store.begin(tenant_id=tenant.id, verb=verb, wanted=wanted, most=MAX_UNFINISHED)
+        begun = operations_store.begin(
+            tenant_id=tenant.id,
+            verb=verb,
+            wanted=wanted,
+            changes=changes,
+            all_or_nothing=all_or_nothing,
+            per_second=per_second,
+            most=MAX_UNFINISHED,
+        )
         if begun is None:
             raise Conflict(f"{MAX_UNFINISHED} of your operations have not finished; wait, or cancel one.")
         return Operation.objects.get(id=begun)
@@ -89,6 +119,25 @@ def cancel_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
     operation.refresh_from_db()
     if not stopped and not operation.cancelled:
         raise Conflict("The operation has finished already.")
+    return operation
+
+
+def pause_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
+    """Do nothing more of it until it is resumed. May be repeated. Raises ``Conflict`` when it has ended."""
+    return _stop_or_go(operations_store.pause, tenant=tenant, operation_id=operation_id)
+
+
+def resume_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
+    """Go on with one that is paused, where it was. May be repeated. Raises ``Conflict`` when it has ended."""
+    return _stop_or_go(operations_store.resume, tenant=tenant, operation_id=operation_id)
+
+
+def _stop_or_go(act: Callable[..., bool], *, tenant: Tenant, operation_id: UUID | str) -> Operation:
+    operation = find_operation(tenant=tenant, operation_id=operation_id)
+    act(operation_id=operation.id, tenant_id=tenant.id)
+    operation.refresh_from_db()
+    if operation.finished_at:
+        raise Conflict(f"The operation has ended already: it is {_status(operation)}.")
     return operation
 
 
@@ -115,40 +164,68 @@ def advance(select: Select) -> bool:
 
 def representation(operation: Operation) -> dict[str, Any]:
     """The operation as the API shows it."""
-    ended = "cancelled" if operation.cancelled else "finished"
     return OperationShape.of(
         operation,
-        status=ended if operation.finished_at else "running",
+        status=_status(operation),
         refusals=operation.refusals[: operations_store.MAX_REFUSALS],
+        checked=operation.checked if operation.all_or_nothing else None,
     )
+
+
+def _status(operation: Operation) -> str:
+    if operation.finished_at is None:
+        return "paused" if operation.paused_at else "running"
+    if operation.cancelled:
+        return "cancelled"
+    return "refused" if operation.checking else "finished"
 
 
 def _do_slice(operation: Any, select: Select) -> None:
     tenant = Tenant.objects.get(id=operation.tenant_id)
-    chosen = select(operation, SLICE)
-    done, refusals = _carry_out(operation.verb, tenant, chosen.ids) if chosen.ids else (0, {})
-    whole = done == len(chosen.ids)
-    operations_store.note(
-        operation_id=operation.id,
-        cursor=chosen.last if whole else chosen.ids[done - 1],
-        done=done - len(refusals),
-        refused=len(refusals),
-        refusals=[{"id": str(key), "detail": detail} for key, detail in refusals.items()],
-        ends=chosen.ends and whole,
-    )
+    most = EDIT_SLICE if operation.verb == "edit" else SLICE
+    chosen = select(operation, most if operation.room is None else min(most, operation.room))
+    act = _check if operation.checking else _carry_out
+    items, refusals = act(operation, tenant, chosen.ids) if chosen.ids else (0, {})
+    whole = items == len(chosen.ids)
+    cursor, ends = chosen.last if whole else chosen.ids[items - 1], chosen.ends and whole
+    if operation.checking:
+        operations_store.note_checked(
+            operation=operation, cursor=cursor, items=items, refusals=refusals, ends=ends
+        )
+    else:
+        done = items - len(refusals)
+        operations_store.note(operation=operation, cursor=cursor, done=done, refusals=refusals, ends=ends)
 
 
-def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
+def _check(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
+    """Of an edit: look at the first of the jobs, and say which would refuse. Locks nothing."""
+    found = {job.id: job for job in Job.objects.filter(tenant=tenant, deleted_at=None, id__in=ids)}
+    living = [found[one] for one in ids if one in found]
+    try:
+        judged = list(edits.judge(living, tenant=tenant, changes=operation.changes, now=database_now()))
+    except db.TRANSIENT:
+        raise
+    except Exception:
+        # One job that nobody foresaw: all are left as they are.
+        log.exception("operation failed on a job", verb=operation.verb, tenant=tenant.slug)
+        return len(ids), dict.fromkeys(ids, _OUR_FAULT)
+    refusals = {job.id: str(why) for job, why in judged if isinstance(why, CarillonError)}
+    # What is gone by now will be so when the others are edited.
+    return len(ids) if len(judged) == len(living) else ids.index(judged[-1][0].id) + 1, refusals
+
+
+def _carry_out(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
     """Do it to the first of them; returns to how many, and to which it could not be done, with why."""
-    if verb == "replay":
+    verb: str = operation.verb
+    if verb in _OF_TRIGGERS:
         lifecycle.lock_tenant(tenant.id)
         wake_beats()
-        replayed = set(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
-        why = "It has not ended, or its job is cancelled or deleted."
-        return len(ids), {one: why for one in ids if one not in replayed}
+        act, why = _OF_TRIGGERS[verb]
+        done = set(act(trigger_ids=ids, tenant_id=tenant.id))
+        return len(ids), {one: why for one in ids if one not in done}
     try:
         with db.atomic():
-            return _together(verb, tenant, ids)
+            return _together(operation, tenant, ids)
     except db.DISCONNECTED:
         raise
     except db.StatementFailed as error:
@@ -158,14 +235,22 @@ def _carry_out(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuse
     except Exception:
         log.exception("operation goes on job by job", verb=verb, tenant=tenant.slug)
     alone = ids[:SLICE_ALONE]
-    return len(alone), {one: why for one in alone if (why := _refused(verb, tenant, one))}
+    return len(alone), {one: why for one in alone if (why := _refused(operation, tenant, one))}
 
 
-def _together(verb: str, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
-    locked = {job.id: job for job in job_actions.lock_jobs(tenant, ids)}
+def _together(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
+    verb: str = operation.verb
+    locked = {job.id: job for job in job_actions.lock_jobs(tenant, ids, whole=verb == "edit")}
     taken = _as_many_as_may_be(verb, ids, locked)
-    gone = {one: "There is no such job." for one in taken if one not in locked}
-    refusals = gone | _TOGETHER[verb]([locked[one] for one in taken if one in locked])
+    living = [locked[one] for one in taken if one in locked]
+    if verb == "edit":
+        edited = edits.edit(living, tenant=tenant, changes=operation.changes)
+        if edited.looked_at < len(living):
+            taken = taken[: taken.index(living[edited.looked_at - 1].id) + 1]
+        refusals = {one: str(why) for one, why in edited.refused.items()}
+    else:
+        refusals = _TOGETHER[verb](living)
+    refusals |= {one: _GONE for one in taken if one not in locked}
     return len(taken), {one: refusals[one] for one in taken if one in refusals}
 
 
@@ -184,11 +269,15 @@ def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> l
     return ids
 
 
-def _refused(verb: str, tenant: Tenant, job_id: UUID) -> str:
+def _refused(operation: Any, tenant: Tenant, job_id: UUID) -> str:
     """Why it could not be done to one job; empty when it was."""
+    verb: str = operation.verb
     try:
         with db.atomic():
-            _ALONE[verb](tenant=tenant, job_id=job_id)
+            if verb == "edit":
+                job_actions.update_job(tenant=tenant, job_id=job_id, changes=operation.changes)
+            else:
+                _ALONE[verb](tenant=tenant, job_id=job_id)
     except CarillonError as error:
         return str(error)
     except db.DISCONNECTED:
@@ -200,7 +289,7 @@ def _refused(verb: str, tenant: Tenant, job_id: UUID) -> str:
     except Exception:
         # One job that nobody foresaw must not keep the operation from the others for ever.
         log.exception("operation failed on a job", verb=verb, job_id=str(job_id))
-        return "Something went wrong on our side; it has been logged."
+        return _OUR_FAULT
     return ""
 
 

@@ -8,12 +8,14 @@ import time
 from datetime import timedelta
 
 from jobs.actions.bulk.operations import Select, advance
-from jobs.store import db
+from jobs.store import db, operations
 from jobs.telemetry import get_logger
 
 log = get_logger()
 #: With nothing to do it looks again after this long,
 IDLE_SECONDS = 1.0
+#: with an operation that keeps a pace when its next item falls due, but no sooner than
+PACED_SECONDS = 0.2
 #: What the database may take for one of its statements, under the tenant's lock.
 MAX_STATEMENT = timedelta(seconds=10)
 #: and after a slice rests for as many times as long as that took.
@@ -45,8 +47,11 @@ class Runner:
         try:
             db.bound(statements=MAX_STATEMENT)
             busy = advance(self._select)
+            due_in = None if busy else operations.wait()
         except db.DISCONNECTED as error:
             db.note_away(error, what="operations")
             db.disconnect()
             return IDLE_SECONDS
-        return (time.monotonic() - began) * REST if busy else IDLE_SECONDS
+        if busy:
+            return (time.monotonic() - began) * REST
+        return IDLE_SECONDS if due_in is None else min(IDLE_SECONDS, max(PACED_SECONDS, due_in))

@@ -84,6 +84,11 @@ class Kinds:
         self._found: dict[str, Kind | UnknownJobType] = {}
         self._allowance = Allowance()
 
+    @property
+    def spent(self) -> bool:
+        """Whether another payload might be refused for what others cost to check."""
+        return self._allowance.steps < json_schema.MAX_STEPS
+
     def __call__(self, name: object) -> Kind:
         if not isinstance(name, str):
             return kind_of(name, tenant=self._tenant)  # which will raise

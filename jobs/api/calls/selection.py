@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from rest_framework.exceptions import ValidationError
 
 from jobs.actions.bulk.operations import Selection
-from jobs.api.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter
+from jobs.api.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter, UnfinishedFilter
 from jobs.core.errors import InvalidInput, unknown
 from jobs.models import Job, Trigger
 from jobs.models.operation import TRIGGER_VERBS
@@ -77,7 +77,16 @@ def count(wanted: Mapping[str, str], *, verb: str, tenant: Tenant) -> tuple[int,
     return _sifted(filters, walk).order_by().count(), last is None
 
 
+def first(wanted: Mapping[str, str], *, verb: str, tenant: Tenant, most: int) -> list[UUID]:
+    """The first ``most`` that match among the first ``DRY_RUN_ROWS`` rows."""
+    filters = _filters(wanted, verb=verb, tenant_id=tenant.id)
+    walk, _ = _reach(filters, after=UUID(int=0), most=DRY_RUN_ROWS)
+    return list(_sifted(filters, walk).values_list("id", flat=True)[:most])
+
+
 def _kind(verb: str) -> type[ListFilter]:
+    if verb == "cancel_triggers":
+        return UnfinishedFilter
     return TriggerFilter if verb in TRIGGER_VERBS else JobFilter
 
 
@@ -85,7 +94,7 @@ def _filters(wanted: Mapping[str, str], *, verb: str, tenant_id: int) -> ListFil
     rows: QuerySet[Any]
     if verb in TRIGGER_VERBS:
         rows = Trigger.objects.filter(tenant_id=tenant_id)
-        if "state" not in wanted:
+        if verb == "replay" and "state" not in wanted:
             rows = rows.filter(DEAD_LETTERS)
     else:
         rows = Job.objects.filter(tenant_id=tenant_id, deleted_at=None)

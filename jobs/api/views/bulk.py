@@ -9,17 +9,28 @@ from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from jobs.actions import definition
+from jobs.actions.bulk import edits
 from jobs.actions.bulk import operations as actions
 from jobs.actions.bulk.create import Outcome, create_jobs, drafts
-from jobs.api.calls.selection import count, read_filter
+from jobs.api.calls.selection import count, first, read_filter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.problems import problem_of, shorten
 from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
-from jobs.core.errors import CarillonError
+from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.instants import instant_text
 from jobs.models import Operation
-from jobs.shapes.operations import Bulk, BulkAnswer, MatchCount, OperationRequest, OperationShape
+from jobs.shapes.operations import (
+    Bulk,
+    BulkAnswer,
+    EditJobs,
+    MatchCount,
+    OperationRequest,
+    OperationShape,
+    ReplayTriggers,
+    ResumeJobs,
+)
 from jobs.store import db
 
 _EXAMPLE = OpenApiExample(
@@ -48,7 +59,22 @@ _OPERATION_EXAMPLES = (
     ),
     OpenApiExample(
         "Replay what a broken target killed",
-        value={"verb": "replay", "filter": {"job_type": "webhook", "reason": "exhausted"}},
+        value={"verb": "replay", "filter": {"job_type": "webhook", "reason": "exhausted"}, "per_second": 20},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "What another time limit would change",
+        value={
+            "verb": "edit",
+            "filter": {"labels": "team=billing"},
+            "changes": {"timeout_seconds": 120},
+            "dry_run": True,
+        },
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Cancel what waits of one type",
+        value={"verb": "cancel_triggers", "filter": {"job_type": "webhook"}},
         request_only=True,
     ),
 )
@@ -107,7 +133,7 @@ class OperationsView(Endpoint):
         return self.page_of(Operation.objects.filter(tenant=self.tenant))
 
     @endpoint(
-        "Pause, resume, cancel or delete all jobs that match a filter, or replay all such triggers",
+        "Do one thing to all jobs or triggers that match a filter",
         request=OperationRequest,
         responses={200: MatchCount, 202: OperationShape},
         examples=_OPERATION_EXAMPLES,
@@ -116,12 +142,30 @@ class OperationsView(Endpoint):
     def post(self, request: Request) -> Response:
         sent = OperationRequest.read(self.body()).root
         wanted = read_filter(sent.filter, verb=sent.verb, tenant=self.tenant)
+        how: dict[str, Any] = {}
+        if isinstance(sent, EditJobs):
+            how = {"changes": self._changes(sent.changes), "all_or_nothing": sent.all_or_nothing}
+        elif isinstance(sent, ResumeJobs | ReplayTriggers):
+            how = {"per_second": sent.per_second}
         if sent.dry_run:
-            matching, exact = count(wanted, verb=sent.verb, tenant=self.tenant)
-            return Response(MatchCount.of({"matching": matching, "exact": exact}))
-        operation = actions.begin_operation(tenant=self.tenant, verb=sent.verb, wanted=wanted)
+            return Response(self._counted(sent.verb, wanted, how.get("changes")))
+        operation = actions.begin_operation(tenant=self.tenant, verb=sent.verb, wanted=wanted, **how)
         headers = {"Location": reverse("operation", args=[operation.id])}
         return Response(actions.representation(operation), status=202, headers=headers)
+
+    def _changes(self, sent: object) -> dict[str, Any]:
+        try:
+            return definition.read_patch(sent, tenant=self.tenant)
+        except InvalidInput as error:
+            raise error.under("changes") from None
+
+    def _counted(self, verb: str, wanted: dict[str, str], changes: object) -> dict[str, Any]:
+        matching, exact = count(wanted, verb=verb, tenant=self.tenant)
+        counted: dict[str, Any] = {"matching": matching, "exact": exact}
+        if changes is not None:
+            some = first(wanted, verb=verb, tenant=self.tenant, most=edits.PREVIEWED)
+            counted |= edits.preview(some, tenant=self.tenant, changes=changes)
+        return {name: value for name, value in MatchCount.of(counted).items() if name in counted}
 
     def present(self, row: Any) -> Any:
         return actions.representation(row)
@@ -137,6 +181,32 @@ class OperationView(Endpoint):
     def get(self, request: Request, operation_id: UUID) -> Response:
         found = actions.find_operation(tenant=self.tenant, operation_id=operation_id)
         return Response(actions.representation(found))
+
+
+class OperationPauseView(Endpoint):
+    @endpoint(
+        "Do nothing more of an operation until it is resumed",
+        responses={200: OperationShape},
+        problems=(404,),
+        operation_id="operations_pause",
+    )
+    def post(self, request: Request, operation_id: UUID) -> Response:
+        self.refuse_body()
+        paused = actions.pause_operation(tenant=self.tenant, operation_id=operation_id)
+        return Response(actions.representation(paused))
+
+
+class OperationResumeView(Endpoint):
+    @endpoint(
+        "Go on with a paused operation",
+        responses={200: OperationShape},
+        problems=(404,),
+        operation_id="operations_resume",
+    )
+    def post(self, request: Request, operation_id: UUID) -> Response:
+        self.refuse_body()
+        resumed = actions.resume_operation(tenant=self.tenant, operation_id=operation_id)
+        return Response(actions.representation(resumed))
 
 
 class OperationCancelView(Endpoint):

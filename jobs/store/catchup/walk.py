@@ -141,12 +141,13 @@ def end(*, job_ids: Sequence[UUID]) -> None:
     _SQL["end_jobs"](job_ids=list(job_ids))
 
 
-def hold(*, job_id: UUID) -> None:
-    """Keep the leader's steps away from a job's catch-up until the transaction ends; waits for one at work on it.
+def hold(*, job_ids: Sequence[UUID]) -> None:
+    """Keep the leader's steps away from the jobs' catch-up until the transaction ends; waits for one at work on it.
 
-    Or the step might make triggers for the version of the job that an edit has just left behind.
+    Or the step might make triggers for the version of a job that an edit has just left behind.
     """
-    list(CatchUp.objects.select_for_update().filter(job_id=job_id, finished_at=None).values_list("id"))
+    unfinished = CatchUp.objects.filter(job_id__in=job_ids, finished_at=None)
+    list(unfinished.order_by("id").select_for_update().values_list("id"))
 
 
 def give_up(ids: Sequence[UUID]) -> None:

@@ -73,11 +73,14 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'sche
 RETURNING id, tenant_id, job_type;
 
 -- name: restamp
--- An edit hands what is due already over to the new version; what is still queued is so after a change of name.
+-- Edits hand what is due already over to the jobs' new versions; what is still queued is so after a change of name.
 -- locks: trigger rows, waits (request)
 -- index: trigger_unfinished_of_job
-UPDATE jobs_trigger SET job_version = %(version)s, priority = %(priority)s, job_type = %(job_type)s
-WHERE job_id = %(job_id)s AND phase IN ('pending', 'retrying', 'in_flight') AND state <> 'running';
+UPDATE jobs_trigger t SET job_version = edit.version, priority = edit.priority, job_type = edit.job_type
+FROM unnest(%(job_ids)s::uuid[], %(versions)s::int[], %(priorities)s::smallint[], %(job_types)s::text[])
+     AS edit(job_id, version, priority, job_type)
+WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = edit.job_id
+  AND t.phase IN ('pending', 'retrying', 'in_flight') AND t.state <> 'running';
 
 -- name: cancel_jobs
 -- Cancel jobs' waiting triggers and ask their running ones to stop: their workers learn it with the next renewal.
@@ -98,7 +101,7 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying', 'in
 RETURNING id, tenant_id, job_type, state;
 
 -- name: cancel
--- Cancel one waiting trigger, or ask it to stop if it is running: as cancel_jobs.
+-- Cancel waiting triggers by their ids, and ask those that run to stop: as cancel_jobs.
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
 -- index: primary key
@@ -110,7 +113,7 @@ UPDATE jobs_trigger SET
     reason = CASE WHEN state = 'running' THEN '' ELSE 'requested' END,
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
-WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
+WHERE id = ANY(%(ids)s::uuid[]) AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
 RETURNING id, tenant_id, job_type, state;
 
 -- name: replay

@@ -63,6 +63,8 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "operations"): (None, 200),
     ("POST", "operations"): ({"verb": "pause", "filter": {}}, 202),
     ("GET", "operations/<uuid:operation_id>"): (None, 200),
+    ("POST", "operations/<uuid:operation_id>/pause"): (None, 200),
+    ("POST", "operations/<uuid:operation_id>/resume"): (None, 200),
     ("POST", "operations/<uuid:operation_id>/cancel"): (None, 200),
     ("GET", "tenant"): (None, 200),
     ("PUT", "tenant/notify"): ({"on": ["dead"], "url": "https://ops.example/hook"}, 200),
