@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from carillon.commands import bulk, installation, jobs, outcomes, secrets, service, triggers
+from carillon.commands import bulk, installation, jobs, outcomes, secrets, service, targets, triggers
 from carillon.commands.apply import apply, diff
 from carillon.commands.imports import import_celery_beat, import_crontab
 from carillon.commands.tail import tail
@@ -34,6 +34,7 @@ app.add_typer(secrets.signing, name="signing-secret")
 app.add_typer(bulk.app, name="bulk")
 app.add_typer(bulk.operations, name="operations")
 app.add_typer(installation.app, name="installation")
+app.add_typer(targets.app, name="targets")
 app.command()(apply)
 app.command()(diff)
 app.command()(import_crontab)

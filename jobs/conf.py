@@ -13,6 +13,9 @@ from django.conf import settings as django_settings
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from jobs.core.errors import InvalidInput
+from jobs.core.levers import targets
+
 
 def _split(value: object) -> object:
     """``"a, b"`` -> ``["a", "b"]``; anything that is not text is left to pydantic."""
@@ -32,7 +35,14 @@ def _rates(value: object) -> object:
     pairs = [part.rpartition("=") for part in parts]
     if faulty := [part for part, (host, _, rate) in zip(parts, pairs, strict=True) if not host or not rate]:
         raise ValueError(f"{faulty[0]!r} is not host=rate, such as api.example.com=5")
-    return {host.strip().lower(): rate.strip() for host, _, rate in pairs}
+    return {_pattern(host): rate.strip() for host, _, rate in pairs}
+
+
+def _pattern(text: str) -> str:
+    try:
+        return targets.read_pattern(text.strip())
+    except InvalidInput as error:
+        raise ValueError(f"{text.strip()!r} is no host: {' '.join(error.errors['pattern'])}") from None
 
 
 def _ports(value: str) -> str:
@@ -45,7 +55,11 @@ def _ports(value: str) -> str:
     return value
 
 
-Rates = Annotated[dict[str, Annotated[float, Field(ge=0.001, le=100_000)]], NoDecode, BeforeValidator(_rates)]
+Rates = Annotated[
+    dict[str, Annotated[float, Field(ge=targets.MIN_RATE, le=targets.MAX_RATE)]],
+    NoDecode,
+    BeforeValidator(_rates),
+]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
@@ -148,6 +162,14 @@ class EngineSettings(BaseSettings):
                 f"_MAX ({self.queue_window_max}) must be in this order"
             )
         return self
+
+    @property
+    def target_rules(self) -> list[targets.Rule]:
+        """The rules for targets that an installation begins with."""
+        rates = dict(self.target_rates)
+        if self.target_rate_per_second:
+            rates = {targets.EVERY: self.target_rate_per_second} | rates
+        return [targets.Rule(name, rate, set_by_operator=False) for name, rate in rates.items()]
 
     @property
     def leader_lease(self) -> timedelta:

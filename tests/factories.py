@@ -17,7 +17,7 @@ from jobs.models import Attempt, Job, Trigger
 from jobs.models.fields import new_id
 from jobs.store import dispatch as dispatch_store
 from jobs.store import execution, leases
-from jobs.store.dispatch import Dispatched, Memory, Rates, Window
+from jobs.store.dispatch import Dispatched, Memory, Rates, Window, targets
 from jobs.store.execution import ClaimToken, Finish
 from jobs.store.leases import Leadership
 from tenants.clock import database_now
@@ -175,8 +175,8 @@ class _Unlimited:
     def spend(self, counts: Mapping[int, int]) -> None:
         pass
 
-    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
-        return {target: Admission(count, []) for target, count in wanted.items()}
+    def admit(self, wanted: Mapping[str, tuple[int, float]]) -> dict[str, Admission]:
+        return {target: Admission(count, []) for target, (count, _) in wanted.items()}
 
 
 UNLIMITED = _Unlimited()
@@ -199,6 +199,7 @@ def dispatch(
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
     dispatch_store.unpark(limit=1000)
+    release_targets()
     bounds = Window(initial=window, minimum=window, maximum=window, wait=SECOND)
     dispatch_store.open_queues(named, bounds)
     return dispatch_store.dispatch(
@@ -209,6 +210,11 @@ def dispatch(
         limit=limit,
         rates=rates,
     )
+
+
+def release_targets() -> None:
+    """Show dispatch what waits for a target that lets it go, as a beat does beside it."""
+    dispatch_store.release_targets(rules=targets.rules(), after=dispatch_store.START, limit=1000)
 
 
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:

@@ -220,7 +220,7 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
         _gauge(
             "parked_triggers",
             "Those of them that wait for a cause of their own: overlap, for another trigger of their job or of its "
-            "concurrency key; rate, for their target's rate or a crowded worker.",
+            "concurrency key; rate, for their target's rate or a crowded worker; target, as that is paused or full.",
             "job_type",
             "cause",
         ),
@@ -273,11 +273,16 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "carillon_dispatch_stopped",
         "1: an operator stopped dispatch for all tenants. `carillon installation show` says who and why.",
-        value=int(found.dispatch_stopped),
+        value=int(found.levers.stopped),
     )
     yield _filled(
         _gauge("job_type_paused", "1: an operator paused the job type for all tenants.", "job_type"),
         _each(found.queues, "paused", "job_type", of=max),
+    )
+    yield GaugeMetricFamily(
+        "carillon_targets_paused",
+        "Rules by which an operator paused hosts that jobs call. `carillon targets list` says which, who and why.",
+        value=found.levers.paused_targets,
     )
 
 

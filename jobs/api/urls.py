@@ -5,7 +5,7 @@ from django.urls import path
 from jobs.api import pull
 from jobs.api.events import EventsView, TenantNotifyView, TrailView
 from jobs.api.vault import views as vault
-from jobs.api.views import backfills, bulk, explain, installation, jobs, outcomes, service, triggers
+from jobs.api.views import backfills, bulk, explain, installation, jobs, outcomes, service, targets, triggers
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -65,6 +65,8 @@ urlpatterns = [
         installation.InstallationJobTypeView.as_view(),
         name="installation-job-type",
     ),
+    path("installation/targets", targets.TargetsView.as_view(), name="installation-targets"),
+    path("installation/targets/<str:pattern>", targets.TargetView.as_view(), name="installation-target"),
     path("events", EventsView.as_view(), name="events"),
     path("audit", TrailView.as_view(), name="audit"),
     path("worker/claim", pull.ClaimView.as_view(), name="worker-claim"),

@@ -82,6 +82,7 @@ class Cycle:
         self._zone_rules = ZoneRules()
         self._catch_ups = CatchUps(pace=self._pace)
         self._parked_after = START
+        self._target_after = dispatch_store.START
         buckets = shared_buckets()
         self._rates = Rates(buckets)
         self._window = dispatch_store.Window(
@@ -91,6 +92,7 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._memory = dispatch_store.Memory()
+        self._rules_followed = -1
         self._inheritances = self._patient_since = 0
         self._patience = Patience(lease=settings.worker_lease)
         self._busy = False
@@ -113,6 +115,7 @@ class Cycle:
             Step("queues", self._open_queues, every=1.0, budget=second),
             Step("release", self._release, budget=second),
             Step("unpark", self._unpark, budget=second),
+            Step("targets", self._release_targets, again=BLOCKED_SECONDS, budget=second),
             Step("materialize", self._materialize, budget=MAX_STEP),
         ]
         catching_up = Step("catch-up", self._catch_up)
@@ -251,6 +254,24 @@ class Cycle:
 
     def _unpark(self, _: Leadership) -> bool:
         return self._tell(dispatch_store.unpark(limit=self._settings.dispatch_batch))
+
+    def _release_targets(self, _: Leadership) -> bool:
+        """Show what waits for a target again, once dispatch knows the rules."""
+        rules = self._memory.rules
+        if rules.version < 0:
+            return False
+        shown: int | None = 0
+        if rules.version != self._rules_followed:
+            limit = self._settings.dispatch_batch
+            shown = dispatch_store.follow_changes(
+                version=rules.version, limit=limit, forget=self._rates.forget_turns
+            )
+            if shown is not None:
+                self._rules_followed = rules.version
+        released = dispatch_store.release_targets(rules=rules, after=self._target_after, limit=RELEASE_JOBS)
+        self._target_after = released.after
+        self._tell((shown or 0) + released.shown)
+        return released.more
 
     def _tell(self, shown: int) -> bool:
         """Wake dispatch for what it sees again."""

@@ -9,16 +9,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from jobs import limits
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
 from jobs.core.levers import lower_cap
+from jobs.core.levers.targets import Limits
 from jobs.core.pull import shown_name
 from jobs.core.states import JobStatus, TriggerState
 from jobs.explain.gate import Gate, moment, span
 from jobs.handlers import JobType, registry
-from jobs.limits import Bucket
+from jobs.limits import Bucket, target_bucket, tenant_bucket
 from jobs.models import PullType
+from jobs.store.dispatch import targets
 
 #: How many firings a bucket would grant now; None when it cannot be asked (then each beat counts by itself).
 Available = Callable[[Bucket], int | None]
@@ -94,14 +95,33 @@ def tenant_cap(fact: Any) -> Gate:
 
 
 def tenant_rate(fact: Any, available: Available) -> Gate:
-    bucket = limits.tenant_bucket(fact.tenant_id, fact.rate_per_second, fact.rate_burst)
+    bucket = tenant_bucket(fact.tenant_id, fact.rate_per_second, fact.rate_burst)
     return _rate("tenant_rate", f"Tenant {fact.tenant}", bucket, fact, available)
 
 
-def target_rate(fact: Any, available: Available) -> Gate:
-    bucket = limits.target_bucket(fact.target)
+def target(fact: Any, limits: Limits) -> Gate:
+    if not fact.target:
+        return Gate("target", True, "It has no target.")
+    rule, cap = limits.paused_by, limits.max_in_flight
+    if rule is not None:
+        name = (
+            f"Target {fact.target}"
+            if rule.pattern == fact.target
+            else f"Target {fact.target}, as {rule.pattern},"
+        )
+        since = f" since {moment(rule.since)}" if rule.since else ""
+        return Gate("target", False, f"{name} is paused{since} by an operator: {_told(rule.reason)}")
+    if cap is None or fact.state == TriggerState.QUEUED:
+        return Gate("target", True, f"Target {fact.target} is not paused.")
+    has_room = targets.rooms_of({fact.target: cap})[fact.target] > 0
+    room = "has room" if has_room else "is full"
+    return Gate("target", has_room, f"Target {fact.target} {room}: {cap:,} at most in flight.", limit=cap)
+
+
+def target_rate(fact: Any, limits: Limits, available: Available) -> Gate:
+    bucket = target_bucket(fact.target, limits.rate_per_second)
     who = f"Target {fact.target}" if fact.target else "It has no target"
-    if fact.parked_until is not None and fact.parked_until > fact.now:
+    if fact.parked_until is not None and fact.parked_until > fact.now and not fact.parked_for:
         turn = f"its turn comes at {moment(fact.parked_until)}, in {span(fact.parked_until - fact.now)}"
         limit = bucket.per_second if bucket else None
         why = f"{who} is called no faster"

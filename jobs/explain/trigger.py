@@ -12,19 +12,21 @@ from uuid import UUID
 
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import NotFound
+from jobs.core.levers.targets import NO_LIMITS, Limits
 from jobs.core.states import ENDED, TriggerState
 from jobs.explain import gates, overlap, progress
 from jobs.explain.gate import Gate, counted, moment
 from jobs.explain.gates import Available
 from jobs.limits import shared_buckets
 from jobs.shapes.explain import TriggerExplanation
+from jobs.store.dispatch import targets
 from jobs.store.insight import explain as explain_store
 from tenants.models import Tenant
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The facts by which gates are decided. ``dispatch_decision`` is read when a gate first asks for it."""
+    """The facts by which gates are decided. The rest is read when a gate first asks for it."""
 
     fact: Any
     available: Available
@@ -35,6 +37,10 @@ class _Asked:
         if found is None:  # it was purged since its facts were read
             raise _no_such_trigger()
         return found
+
+    @cached_property
+    def target_limits(self) -> Limits:
+        return targets.rules().of(self.fact.target) if self.fact.target else NO_LIMITS
 
 
 _Decide = Callable[[_Asked], Gate]
@@ -63,7 +69,8 @@ GATES: dict[str, _Decide] = {
     "job_type": _alone(gates.job_type),
     "tenant_cap": _alone(gates.tenant_cap),
     "tenant_rate": _by_rate(gates.tenant_rate),
-    "target_rate": _by_rate(gates.target_rate),
+    "target": lambda asked: gates.target(asked.fact, asked.target_limits),
+    "target_rate": lambda asked: gates.target_rate(asked.fact, asked.target_limits, asked.available),
     "overlap": _by_dispatch(overlap.overlap),
     "concurrency_key": _by_dispatch(overlap.concurrency_key),
     "type_cap": _alone(gates.type_cap),
@@ -75,7 +82,17 @@ GATES: dict[str, _Decide] = {
 }
 #: Gates that still count once a trigger is queued (claim looks at some of them again), and once it runs.
 _COUNTS = {
-    TriggerState.QUEUED: {"job", "tenant", "dispatch", "job_type", "broker", "worker", "running", "back_off"},
+    TriggerState.QUEUED: {
+        "job",
+        "tenant",
+        "dispatch",
+        "job_type",
+        "target",
+        "broker",
+        "worker",
+        "running",
+        "back_off",
+    },
     TriggerState.RUNNING: {"running", "back_off"},
 }
 #: With every gate passed, the leader takes a trigger within a turn; longer than this, something else is amiss.
@@ -133,7 +150,7 @@ class Explanation:
 def explain_trigger(
     *, tenant: Tenant, trigger_id: UUID | str, available: Available | None = None
 ) -> Explanation:
-    """Explain one trigger. Three statements at most, and a question to Redis for each rate limit it is under.
+    """Explain one trigger. Five statements at most, and a question to Redis for each rate limit it is under.
 
     ``available`` answers for the rate limits in place of Redis. Raises ``NotFound``.
     """

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass, field
 
-from django.conf import settings
-
 #: Redis is asked about a bucket again after this long, as other processes take tokens and give some back.
 ASK_AGAIN_SECONDS = 0.25
+#: How the keys of targets' buckets begin.
+OF_TARGETS = "target:"
 #: The error that rounding may make, as a part of a token.
 _EPSILON = 1e-6
 
@@ -30,11 +30,11 @@ def tenant_bucket(tenant_id: int, per_second: int | None, burst: int | None) -> 
     return Bucket(f"tenant:{tenant_id}", per_second, burst or per_second) if per_second else None
 
 
-def target_bucket(target: str) -> Bucket | None:
-    """The limit of a webhook's host by the settings, for all tenants together; None when it has none."""
-    engine = settings.CARILLON
-    rate = engine.target_rates.get(target, engine.target_rate_per_second)
-    return Bucket(f"target:{target}", rate, max(1, math.ceil(rate))) if target and rate else None
+def target_bucket(target: str, per_second: float) -> Bucket | None:
+    """The limit of a webhook's host (``jobs.core.levers.targets``), for all tenants together; None when it has none."""
+    if not target or not per_second:
+        return None
+    return Bucket(f"{OF_TARGETS}{target}", per_second, max(1, math.ceil(per_second)))
 
 
 @dataclass(eq=False, slots=True)

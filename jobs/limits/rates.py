@@ -3,11 +3,11 @@
 Only ``rooms`` may wait for Redis, once and for at most ``BUDGET_SECONDS``, whatever the number of tenants.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import NamedTuple, Protocol
 
-from jobs.limits.buckets import Bucket, target_bucket, tenant_bucket
+from jobs.limits.buckets import OF_TARGETS, Bucket, target_bucket, tenant_bucket
 from jobs.limits.shared import Buckets
 
 
@@ -64,15 +64,20 @@ class Rates:
         self._buckets.spend(spent, held=self._held.values())
         self._held = {}
 
-    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
-        """How many of those ``wanted`` may call each target (``host`` or ``host:port``) now, and when the others may.
+    def admit(self, wanted: Mapping[str, tuple[int, float]]) -> dict[str, Admission]:
+        """How many may call each target (``host`` or ``host:port``) now, and when the others may.
 
-        Never waits and asks nobody, so it may be called within the transaction: what is granted is spent by this
-        process' own account and reported afterwards. What a dispatch that fails was granted is lost.
+        ``wanted``: by target, how many and its rate a second; 0: no limit. Never waits and asks nobody, so it may be
+        called within the transaction: what is granted is spent by this process' own account and reported afterwards.
+        What a dispatch that fails was granted is lost.
         """
         admissions = {}
-        for target, count in wanted.items():
-            bucket = target_bucket(target)
+        for target, (count, per_second) in wanted.items():
+            bucket = target_bucket(target, per_second)
             granted, turns = self._buckets.admit(bucket, count) if bucket else (count, [])
             admissions[target] = Admission(granted, [timedelta(seconds=turn) for turn in turns])
         return admissions
+
+    def forget_turns(self, matches: Callable[[str], bool]) -> None:
+        """Give the next turns of targets that ``matches`` from now on, as what had some is asking again."""
+        self._buckets.forget_turns(OF_TARGETS, matches)

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -147,6 +147,13 @@ class Buckets:
             turns = [first + n * bucket.interval for n in range(wanted - granted)]
             account.spoken_for = turns[-1] + bucket.interval
             return granted, [turn - now for turn in turns]
+
+    def forget_turns(self, prefix: str, matches: Callable[[str], bool]) -> None:
+        """Take back the turns given out of buckets whose key is ``prefix`` and a name that ``matches``."""
+        with self._changed:
+            for key, account in self._accounts.items():
+                if account.spoken_for and key.startswith(prefix) and matches(key.removeprefix(prefix)):
+                    account.spoken_for = 0.0
 
     def _account(self, bucket: Bucket) -> Account:
         now = time.monotonic()

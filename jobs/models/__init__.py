@@ -7,7 +7,7 @@ from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobLabel
 from jobs.models.operation import Operation
 from jobs.models.process import Clock, Lease, Worker, ZoneRules
-from jobs.models.queue import Installation, Message, PullType, Queue
+from jobs.models.queue import Installation, Message, PullType, Queue, TargetRule
 from jobs.models.tally import ActivityHour, ActivityMinute, ActivityTotal, AnswerTally, JobTally, MetricTenant
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.trigger import Origin, Trigger
@@ -38,6 +38,7 @@ __all__ = (
     "PullType",
     "Queue",
     "SkippedRange",
+    "TargetRule",
     "TrailCheckpoint",
     "TrailHead",
     "Trigger",

@@ -1,10 +1,13 @@
 """Queue: what dispatchers know of one job type's queue together (DESIGN §8). Installation: whether they dispatch.
-Message: what the broker cannot take. PullType: a job type that a tenant declared."""
+TargetRule: which hosts jobs may call, and how fast. Message: what the broker cannot take. PullType: a job type that a
+tenant declared."""
 
 from datetime import timedelta
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from jobs.core.levers.targets import MAX_IN_FLIGHT, MAX_PATTERN_LENGTH, MAX_RATE
 from jobs.core.pull import MAX_NAME_LENGTH
 from jobs.models.fields import times_in_range
 from tenants.models import Tenant
@@ -64,6 +67,12 @@ class Installation(models.Model):
     #: The operator's name, or the API key's prefix and name.
     stopped_by = models.CharField(max_length=200, blank=True, default="", editable=False)
     stop_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+    #: How often operators have changed rules for targets: dispatchers read these again when it differs. Then, the
+    #: patterns of the rules changed since a beat last saw to what had waited for them (``store/dispatch/targets.py``).
+    targets_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    targets_changed = ArrayField(
+        models.CharField(max_length=MAX_PATTERN_LENGTH), default=list, db_default=[], editable=False
+    )
 
     class Meta:
         verbose_name_plural = "dispatch"
@@ -76,6 +85,43 @@ class Installation(models.Model):
 
     def __str__(self) -> str:
         return "dispatch is stopped" if self.stopped_at else "dispatch runs"
+
+
+class TargetRule(models.Model):
+    """A rule for all targets that the pattern ``name`` matches (``jobs.core.levers.targets``).
+
+    A column that is null says nothing. While ``paused_at`` is set nothing starts that calls such a target. ``regex`` is
+    the pattern's, for claim.
+    """
+
+    name = models.CharField(max_length=MAX_PATTERN_LENGTH, unique=True)
+    regex = models.CharField(max_length=1000, editable=False)
+    rate_per_second = models.FloatField(null=True, blank=True)
+    max_in_flight = models.PositiveIntegerField(null=True, blank=True)
+    paused_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paused_by = models.CharField(max_length=200, blank=True, default="", editable=False)
+    pause_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+
+    class Meta:
+        verbose_name = "target"
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(rate_per_second__isnull=True)
+                | models.Q(rate_per_second__gte=0, rate_per_second__lte=MAX_RATE),
+                name="target_rate_in_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_in_flight__isnull=True)
+                | models.Q(max_in_flight__gte=1, max_in_flight__lte=MAX_IN_FLIGHT),
+                name="target_max_in_flight_in_range",
+            ),
+            models.CheckConstraint(
+                condition=times_in_range("paused_at"), name="target_paused_between_2000_and_2100"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Message(models.Model):

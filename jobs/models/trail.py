@@ -27,6 +27,7 @@ class Change(models.Model):
         USER = "user", "operator"
         GROUP = "group"
         INSTALLATION = "installation"
+        TARGET = "target"
 
     class Action(models.TextChoices):
         CREATED = "created"

@@ -38,10 +38,10 @@ class Trigger(models.Model):
     ``attempt_count`` counts every attempt ever made; the retry budget counts from ``budget_start``, which a replay
     moves. ``held`` takes a trigger out of the dispatcher's sight, so that it costs nothing there: its job is paused, or
     (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
-    ``parked_until``, when its target may be called again. ``concurrency_key`` is the job's as of the dispatch, for
-    counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the hand of a process that died,
-    perhaps of it, and travels alone ever since. ``phase`` (`states.PHASES`) is what indexes know of the state:
-    statements that search by state name it.
+    ``parked_until``, when its target may be called again, or sooner, for ``parked_for``. ``concurrency_key`` is the
+    job's as of the dispatch, for counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the
+    hand of a process that died, perhaps of it, and travels alone ever since. ``phase`` (`states.PHASES`) is what
+    indexes know of the state: statements that search by state name it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -65,6 +65,8 @@ class Trigger(models.Model):
     held = models.BooleanField(default=False)
     parked = models.BooleanField(default=False, db_default=False)
     parked_until = models.DateTimeField(null=True, blank=True)
+    #: While it is parked: the target that must let it go before, as operators paused or capped it.
+    parked_for = models.CharField(max_length=255, blank=True, default="", db_default="")
     concurrency_key = models.CharField(max_length=200, blank=True, default="", db_default="")
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
@@ -140,6 +142,12 @@ class Trigger(models.Model):
             # store/sql/dispatch.sql: unpark; what waits for its target, soonest first.
             models.Index(
                 fields=("parked_until",), condition=Q(parked_until__isnull=False), name="trigger_parked_until"
+            ),
+            # store/sql/targets.sql: waiting, show; what waits until its target lets it go, oldest first.
+            models.Index(
+                fields=("parked_for", "tenant", "due_at"),
+                condition=Q(parked=True) & ~Q(parked_for=""),
+                name="trigger_parked_for",
             ),
             # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.
             models.Index(

@@ -15,8 +15,8 @@ from tenants.quotas import QUOTAS
 
 #: In the order in which a trigger meets them.
 GATE_NAMES = (
-    "due", "misfire", "job", "tenant", "leader", "dispatch", "job_type", "tenant_cap", "tenant_rate", "target_rate",
-    "overlap", "concurrency_key", "type_cap", "queue_window", "broker", "worker", "running", "back_off",
+    "due", "misfire", "job", "tenant", "leader", "dispatch", "job_type", "tenant_cap", "tenant_rate", "target",
+    "target_rate", "overlap", "concurrency_key", "type_cap", "queue_window", "broker", "worker", "running", "back_off",
 )  # fmt: skip
 _Gate = Literal[GATE_NAMES]  # type: ignore[valid-type]
 

@@ -15,7 +15,6 @@ from redis import Redis
 from structlog.testing import capture_logs
 
 from chaos.stage.proxy import Proxies, Weather
-from jobs.conf import engine_settings
 from jobs.limits import BUDGET_SECONDS, Bucket, Buckets, Rates, shared, target_bucket, tenant_bucket
 from jobs.limits.buckets import Account
 from jobs.limits.exchange import PREFIX
@@ -292,47 +291,40 @@ class TestWhoseBucket:
         assert tenant_bucket(7, 10, 3) == Bucket("tenant:7", 10, 3)
         assert tenant_bucket(7, None, 3) is None
 
-    def test_belongs_to_a_target_by_the_settings(self, settings: Any) -> None:
-        settings.CARILLON = engine_settings().model_copy(
-            update={"target_rates": {"slow.example": 0.5}, "target_rate_per_second": 20.0}
-        )
-        assert target_bucket("slow.example") == Bucket("target:slow.example", 0.5, 1)
-        assert target_bucket("other.example") == Bucket("target:other.example", 20, 20)
-        assert target_bucket("") is None
-
-    def test_is_nobodys_by_default(self) -> None:
-        assert target_bucket("any.example") is None
+    def test_belongs_to_a_target_with_a_rate(self) -> None:
+        assert target_bucket("slow.example", 0.5) == Bucket("target:slow.example", 0.5, 1)
+        assert target_bucket("other.example", 20) == Bucket("target:other.example", 20, 20)
+        assert target_bucket("", 20) is None
+        assert target_bucket("any.example", 0) is None
 
 
 class TestRatesOfTargets:
     @pytest.fixture
-    def target(self, settings: Any) -> str:
-        name = f"{uuid4()}.example"
-        settings.CARILLON = engine_settings().model_copy(update={"target_rates": {name: 2.0}})
-        return name
+    def target(self) -> str:
+        return f"{uuid4()}.example"
 
     def test_send_each_of_a_crowd_to_wait_for_its_own_turn(self, buckets: Buckets, target: str) -> None:
-        admission = Rates(buckets).admit({target: 7})[target]
+        admission = Rates(buckets).admit({target: (7, 2.0)})[target]
         assert (admission.granted, len(admission.waits)) == (2, 5)
         gaps = [later - sooner for sooner, later in itertools.pairwise(admission.waits)]
         assert all(abs(gap / SECOND - 0.5) < 0.01 for gap in gaps)
 
     def test_send_the_next_crowd_behind_the_first(self, buckets: Buckets, target: str) -> None:
         rates = Rates(buckets)
-        first = rates.admit({target: 7})[target]
-        later = rates.admit({target: 1})[target]
+        first = rates.admit({target: (7, 2.0)})[target]
+        later = rates.admit({target: (1, 2.0)})[target]
         assert later.waits[0] > first.waits[-1]
 
     def test_are_told_to_other_processes(self, buckets: Buckets, another: Buckets, target: str) -> None:
-        Rates(buckets).admit({target: 2})
+        Rates(buckets).admit({target: (2, 2.0)})
         settled(buckets)
-        bucket = target_bucket(target)
+        bucket = target_bucket(target, 2.0)
         assert bucket is not None
         assert another.available(bucket) == 0
 
     def test_ask_nobody(self, buckets: Buckets, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(buckets, "_ask", lambda _: pytest.fail("asked"))
-        admissions = Rates(buckets).admit({target: 7, "free.example": 5})
+        admissions = Rates(buckets).admit({target: (7, 2.0), "free.example": (5, 0)})
         assert [admissions[name].granted for name in (target, "free.example")] == [2, 5]
 
 

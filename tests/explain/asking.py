@@ -32,12 +32,13 @@ class Tokens:
     def spend(self, counts: Mapping[int, int]) -> None:
         pass
 
-    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
+    def admit(self, wanted: Mapping[str, tuple[int, float]]) -> dict[str, Admission]:
         found = {
-            target: min(count, self.left.get(f"target:{target}", count)) for target, count in wanted.items()
+            target: min(count, self.left.get(f"target:{target}", count))
+            for target, (count, _) in wanted.items()
         }
         return {
-            target: Admission(granted, [timedelta(seconds=1)] * (wanted[target] - granted))
+            target: Admission(granted, [timedelta(seconds=1)] * (wanted[target][0] - granted))
             for target, granted in found.items()
         }
 

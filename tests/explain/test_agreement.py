@@ -14,7 +14,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobs.actions import levers
+from jobs.actions import levers, targets
 from jobs.core.policies import MisfirePolicy, OverlapPolicy
 from jobs.models import Job, Trigger
 from jobs.store import dispatch as dispatch_store
@@ -41,12 +41,20 @@ JOB = st.fixed_dictionaries(
         "max_catchup": st.integers(1, 2),
         "catchup_window": st.sampled_from([MINUTE, 3600 * SECOND]),
         "concurrency_key": st.sampled_from(["", "key"]),
+        "target": st.sampled_from(["", "api.example.com"]),
     }
 )
 LEVERS: dict[str, Callable[[], Any]] = {
     "": lambda: None,
     "stop": lambda: levers.change_installation(changes={"dispatch": "stopped", "reason": "why"}),
     "pause": lambda: levers.change_type(name="noop", changes={"paused": True, "reason": "why"}),
+    "pause its target": lambda: targets.change_target(
+        pattern="*.example.com", changes={"paused": True, "reason": "why"}
+    ),
+    "cap its target": lambda: targets.put_target(pattern="*", changes={"max_in_flight": 1}),
+    "pause another target": lambda: targets.put_target(
+        pattern="b.example", changes={"paused": True, "reason": "why"}
+    ),
     "pause another": lambda: levers.change_type(name="webhook", changes={"paused": True, "reason": "why"}),
 }
 STATUS = st.sampled_from(["active"] * 5 + ["completed", "paused", "cancelled"])

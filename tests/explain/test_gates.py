@@ -1,19 +1,19 @@
 """Each gate by itself: its cause blocks no other gate, dispatch obeys it, and once passed it lets the trigger go."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from jobs.actions import jobs as actions
-from jobs.actions import levers
+from jobs.actions import levers, targets
 from jobs.core.states import REASONS
 from jobs.explain import GATE_NAMES, explain_trigger
 from jobs.explain.gate import moment
 from jobs.explain.progress import _ENDS
 from jobs.handlers import registry
-from jobs.limits import Buckets, Rates, target_bucket, tenant_bucket
+from jobs.limits import Buckets, Rates, tenant_bucket
 from jobs.models import Lease, Queue, Trigger, Worker
 from jobs.store import execution
 from jobs.store.insight import workers
@@ -229,7 +229,6 @@ class TestTargetRate:
         passed(trigger)
 
     def test_passes_while_the_target_may_be_called(self, trigger: Trigger) -> None:
-        assert target_bucket("api.example") is not None
         assert "2 a second" in gate(trigger, "target_rate").detail
         passed(trigger)
 
@@ -382,6 +381,37 @@ class TestJobType:
         levers.change_type(name="noop", changes={"paused": True, "reason": "Bad deploy"})
         assert "job_type" in blocking(trigger)
         assert claim(trigger) == []
+
+
+class TestTarget:
+    def test_opens_when_the_target_is_resumed(self) -> None:
+        trigger, other = make_trigger(make_job(target="api.example")), make_trigger(make_job(target="other"))
+        pause = {"paused": True, "reason": "It is down"}
+        paused = targets.put_target(pattern="*.example", changes=pause)
+        assert (blocking(trigger), blocking(other)) == (["target"], [])
+        since = moment(datetime.fromisoformat(paused["paused_at"]))
+        said = f"Target api.example, as *.example, is paused since {since} by an operator: It is down."
+        assert explain(trigger).summary == said
+        assert not is_dispatched(trigger)
+        assert blocking(trigger) == ["target"]  # parked by now
+        targets.delete_target(pattern="*.example")
+        passed(trigger)
+
+    def test_still_blocks_what_is_queued(self) -> None:
+        trigger = make_trigger(make_job(target="api.example"), state="queued")
+        targets.put_target(pattern="api.example", changes={"paused": True, "reason": "It is down"})
+        assert "target" in blocking(trigger)
+        assert claim(trigger) == []
+
+    def test_opens_when_another_call_of_a_capped_target_ends(self) -> None:
+        other, attempt = make_running(make_job(target="api.example"))
+        trigger = make_trigger(make_job(target="api.example"))
+        targets.put_target(pattern="*", changes={"max_in_flight": 1})
+        assert blocking(trigger) == ["target"]
+        assert gate(trigger, "target").detail == "Target api.example is full: 1 at most in flight."
+        assert not is_dispatched(trigger)
+        execution.finish([finish_of(other, attempt)])
+        passed(trigger)
 
 
 class TestTypeCap:

@@ -114,10 +114,12 @@ class Rates:
     def spend(self, counts: Mapping[int, int]) -> None:
         self.spent |= counts
 
-    def admit(self, wanted: Mapping[str, int]) -> dict[str, Admission]:
-        granted = {target: min(count, self._admitted.get(target, count)) for target, count in wanted.items()}
+    def admit(self, wanted: Mapping[str, tuple[int, float]]) -> dict[str, Admission]:
+        granted = {
+            target: min(count, self._admitted.get(target, count)) for target, (count, _) in wanted.items()
+        }
         return {
-            target: Admission(some, [SECOND * (n + 1) for n in range(wanted[target] - some)])
+            target: Admission(some, [SECOND * (n + 1) for n in range(wanted[target][0] - some)])
             for target, some in granted.items()
         }
 
@@ -154,6 +156,10 @@ class TestTenantRates:
 
 
 class TestTargets:
+    @pytest.fixture(autouse=True)
+    def rated(self, settings: Any) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"target_rate_per_second": 5.0})
+
     def test_send_the_rest_to_wait_each_for_its_turn(self, clock: Any) -> None:
         triggers = make_triggers(make_job(target="slow.example", max_concurrent=100), 4)
         [free] = make_triggers(make_job(target="other.example"), 1)

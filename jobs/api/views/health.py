@@ -14,8 +14,8 @@ from kombu import Connection
 
 from jobs import limits
 from jobs.api.problems import without_line
-from jobs.conf import engine_settings
 from jobs.store import db
+from jobs.store.dispatch import targets
 from jobs.store.insight.clocks import Asking, Drift, Reading
 from jobs.telemetry import Outage
 from tenants.models import ApiKey, Tenant
@@ -57,10 +57,8 @@ def readyz(_: HttpRequest) -> JsonResponse:
 
 def _limits_exist() -> bool:
     """Whether a tenant, a key or a host has a limit of its own; the one that all keys have guards against accidents."""
-    engine = engine_settings()
     return bool(
-        engine.target_rates
-        or engine.target_rate_per_second
+        any(rule.rate_per_second for rule in targets.rules())
         or Tenant.objects.filter(rate_per_second__isnull=False).exists()
         or ApiKey.objects.filter(rate_per_second__isnull=False).exists()
     )

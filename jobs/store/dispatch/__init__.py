@@ -2,7 +2,7 @@
 
 ``memory`` is what one dispatcher knows of the backlog, ``choice`` allots places and queues, ``decisions`` decides about
 single triggers, ``parking`` keeps what may not start yet out of sight, ``queues`` is what dispatchers share of each job
-type's queue.
+type's queue, ``targets`` what stands between triggers and the hosts they call.
 """
 
 from jobs.store.dispatch.choice import Dispatched, Rates, dispatch
@@ -10,15 +10,19 @@ from jobs.store.dispatch.decisions import Queued
 from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.parking import release, unpark
 from jobs.store.dispatch.queues import Window, open_queues
+from jobs.store.dispatch.targets import START, follow_changes, release_targets
 
 __all__ = (
+    "START",
     "Dispatched",
     "Memory",
     "Queued",
     "Rates",
     "Window",
     "dispatch",
+    "follow_changes",
     "open_queues",
     "release",
+    "release_targets",
     "unpark",
 )

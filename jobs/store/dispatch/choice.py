@@ -23,6 +23,7 @@ from jobs.store.dispatch import queues
 from jobs.store.dispatch.decisions import Outcome, Queued, carry_out, decide_all, missed_of
 from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.queues import Queue, Window
+from jobs.store.dispatch.targets import Gates
 from jobs.store.insight import activity
 from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
@@ -64,7 +65,9 @@ class Rates(Protocol):
 
     def rooms(self, tenants: Iterable[Any]) -> dict[int, int]: ...
     def spend(self, counts: Mapping[int, int]) -> None: ...
-    def admit(self, wanted: Mapping[str, int]) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
+    def admit(
+        self, wanted: Mapping[str, tuple[int, float]]
+    ) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
 
 
 def dispatch(
@@ -137,6 +140,7 @@ class _Turn:
             limit,
         )
         self._is_barred = is_barred
+        self._gates = Gates(rules=memory.rules, rates=rates)
         self._turns = memory.backlog.turns
         # Redis is asked here: never within the transaction, which keeps tenants locked.
         self._rated = set(self._turns.first(limit, memory.rated()))
@@ -245,7 +249,7 @@ class _Turn:
                 rooms[ask.lane.tenant_id] -= count
                 wanted[ask.lane] += count
         found = _look_at(wanted)
-        outcome = carry_out(_in_order(asks, found), rates=self._rates)
+        outcome = carry_out(_in_order(asks, found), gates=self._gates)
         started = Counter(outcome.lanes)
         nths = {lane: nth for nth, lane in enumerate(wanted, 1)}
         for lane, count in given.items():

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -19,10 +19,10 @@ _SQL = db.queries("dispatch")
 END_HERE = 100
 
 
-class Admission(Protocol):
-    """The limits of targets, as ``jobs.limits.Rates`` knows them."""
+class TargetGates(Protocol):
+    """What stands between triggers and their targets (``targets.Gates``)."""
 
-    def admit(self, wanted: Mapping[str, int]) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
+    def hold_back(self, wanted: Mapping[str, Sequence[UUID]]) -> set[UUID]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Decided(NamedTuple):
 _ByDecision = dict[Decision, list[_Decided]]
 
 
-def carry_out(candidates: Sequence[Any], *, rates: Admission) -> Outcome:
+def carry_out(candidates: Sequence[Any], *, gates: TargetGates) -> Outcome:
     """Decide about candidates in their order, and write it. Under the locks of their tenants and queues."""
     if not candidates:
         return Outcome()
@@ -75,7 +75,7 @@ def carry_out(candidates: Sequence[Any], *, rates: Admission) -> Outcome:
     outcome = Outcome(ended=_end(decided, left))
     outcome.missed = missed_of(decided)
     outcome.ended |= parking.make_way(decided[Decision.WAIT], decided[Decision.REPLACE])
-    _queue(_admitted(_behind_no_set(decided[Decision.DISPATCH], left), rates), outcome)
+    _queue(_admitted(_behind_no_set(decided[Decision.DISPATCH], left), gates), outcome)
     return outcome
 
 
@@ -207,20 +207,14 @@ def _keep_from(job: Any) -> datetime | None:
     return keep_from
 
 
-def _admitted(chosen: list[_Decided], rates: Admission) -> list[_Decided]:
-    """Those of the chosen whose targets may be called now; the others are parked for their time."""
+def _admitted(chosen: list[_Decided], gates: TargetGates) -> list[_Decided]:
+    """Those of the chosen whose targets may be called now; the others are parked."""
     by_target: defaultdict[str, list[UUID]] = defaultdict(list)
     for row, job in chosen:
         if job.target:
             by_target[job.target].append(row.id)
-    waits: dict[UUID, timedelta] = {}
-    admissions = rates.admit({target: len(ids) for target, ids in by_target.items()}) if by_target else {}
-    for target, (granted, turns) in admissions.items():
-        waits |= zip(by_target[target][granted:], turns, strict=True)
-    if not waits:
-        return chosen
-    parking.park_until(waits)
-    return [one for one in chosen if one.row.id not in waits]
+    held = gates.hold_back(by_target) if by_target else set()
+    return [one for one in chosen if one.row.id not in held] if held else chosen
 
 
 def _queue(chosen: list[_Decided], outcome: Outcome) -> None:

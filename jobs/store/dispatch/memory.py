@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobs.core.backlog import Backlog, News
+from jobs.core.levers.targets import Rules
 from jobs.store import db
+from jobs.store.dispatch import targets
 from jobs.store.dispatch.in_flight import InFlight
 from jobs.store.dispatch.missed import Missed, Patrol
 from jobs.store.leases import Leadership
@@ -36,13 +38,16 @@ _START = News(-1, "", 0, datetime.min.replace(tzinfo=UTC))
 
 
 class Memory:
-    """The backlog, and the settings of tenants with due work. One dispatcher's; ``note`` and ``missed`` are for all."""
+    """The backlog, and the settings of tenants with due work. One dispatcher's; ``note``, ``missed`` and ``rules``
+    are for all."""
 
     def __init__(self) -> None:
         self.backlog = Backlog()
         self.in_flight = InFlight()
         self.patrol = Patrol()
         self.missed = Missed()
+        #: The rules for targets, once dispatch has looked.
+        self.rules = Rules(version=-1)
         self._leadership: Leadership | None = None
         self._forget()
 
@@ -90,6 +95,8 @@ class Memory:
         rows = _SQL["news"](since=None if heard_to is None else heard_to - overlap)
         now: datetime = rows[0].now
         self.stopped = rows[0].stopped
+        if rows[0].targets_version != self.rules.version:
+            self.rules = targets.rules(version=rows[0].targets_version)
         if heard_to is not None and now < heard_to:
             # The database's clock went back: what it stamps now is older than what was heard.
             self._swept = False

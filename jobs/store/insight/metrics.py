@@ -27,7 +27,7 @@ class Figures:
     due: list[Any]
     parked: list[Any]
     queues: list[Any]
-    dispatch_stopped: bool
+    levers: Any
     leases: list[Any]
     past_retention: int
     partitions: list[Any]
@@ -47,7 +47,7 @@ def figures(*, retention: timedelta) -> Figures:
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
         parked=_SQL["parked"](limit=MAX_PARKED),
         queues=_SQL["queues"](),
-        dispatch_stopped=_SQL["dispatch_stopped"]()[0].stopped,
+        levers=_SQL["levers"]()[0],
         leases=_SQL["leases"](limit=MAX_LEASES),
         past_retention=past.count,
         partitions=_SQL["partitions_ahead"](tables=[table.table for table in partitions.ALL]),

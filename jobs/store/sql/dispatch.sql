@@ -2,14 +2,16 @@
 -- alone, from each lane's floor on. Nothing here costs more for lanes, tenants or triggers that are not chosen.
 
 -- name: news
--- The lanes in which something became dispatchable since %(since)s, each with the earliest such instant; the time now; and
--- whether dispatch is stopped.
+-- The lanes in which something became dispatchable since %(since)s, each with the earliest such instant; the time now;
+-- whether dispatch is stopped; and the version of the rules for targets.
 -- index: trigger_announced, primary key
 -- plan: kept
--- returns: now, stopped, tenant_id (null when there is no news), job_type, priority, floor
-SELECT carillon_now() AS now, EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped,
+-- returns: now, stopped, targets_version, tenant_id (null when there is no news), job_type, priority, floor
+SELECT carillon_now() AS now, coalesce(i.stopped, false) AS stopped, coalesce(i.targets_version, 0) AS targets_version,
        n.tenant_id, n.job_type, n.priority, n.floor
-FROM (SELECT 1) one LEFT JOIN LATERAL (
+FROM (SELECT 1) one LEFT JOIN (
+    SELECT stopped_at IS NOT NULL AS stopped, targets_version FROM jobs_installation WHERE id = 1) i ON true
+LEFT JOIN LATERAL (
     SELECT t.tenant_id, t.job_type, t.priority, min(t.due_at) AS floor
     FROM (SELECT tenant_id, job_type, priority, due_at FROM jobs_trigger
           WHERE phase IN ('pending', 'retrying') AND NOT held AND announced_at > %(since)s::timestamptz

@@ -8,7 +8,7 @@
 -- dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that names triggers
 -- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
 -- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once. While dispatch is
--- stopped, or operators paused the type, nothing is claimed.
+-- stopped, or operators paused the type or the target, nothing is claimed.
 -- transition: queued -> running
 -- locks: trigger rows, waits (worker)
 -- index: primary key, queue_paused
@@ -21,7 +21,7 @@ WITH fit AS MATERIALIZED (
            tenant.all_events OR tenant.watched OR job.watched AS watched
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
         LATERAL (SELECT job_id, tenant_id, payload, job_type FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
-        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched
+        LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched, target
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
         LATERAL (SELECT slug, status, webhook_secret, disabled_types, all_events, watched
                  FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
@@ -31,6 +31,8 @@ WITH fit AS MATERIALIZED (
       AND NOT (tenant.slug = ANY(%(waiting)s::text[]) AND job.delivery = 'at_most_once')
       AND t.job_type <> ALL(ARRAY(SELECT job_type FROM jobs_queue WHERE paused_at IS NOT NULL))
       AND NOT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL)
+      AND NOT (job.target <> '' AND job.target ~ ANY(ARRAY(
+          SELECT regex::text FROM jobs_targetrule WHERE paused_at IS NOT NULL)))
 ), claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
@@ -85,7 +87,7 @@ FROM kept,
 
 -- name: hand_back
 -- Give back triggers queued under the message's fence that may not run: their job was paused, cancelled or edited, or
--- operators stopped dispatch or paused their type. The fence is spent, so the message is dead; dispatch decides again.
+-- operators stopped dispatch or paused their type or target. The fence is spent, so the message is dead; dispatch decides again.
 -- Triggers of none of ``job_types`` (null: of any) are left alone: the message was never for them. Triggers that a crowded
 -- process leaves alone are parked, so that they do not come back at once.
 -- transition: queued -> pending
@@ -97,7 +99,7 @@ WITH free AS MATERIALIZED (
 )
 UPDATE jobs_trigger t SET
     state = 'pending', queued_at = NULL, held = w.crowded, parked = w.crowded,
-    parked_until = CASE WHEN w.crowded THEN carillon_clock() + %(wait)s END
+    parked_until = CASE WHEN w.crowded THEN carillon_clock() + %(wait)s END, parked_for = ''
 FROM (SELECT w.id, w.fence, tenant.slug = ANY(%(crowded)s::text[])
                             OR tenant.slug = ANY(%(waiting)s::text[]) AND job.delivery = 'at_most_once' AS crowded
       FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence),

@@ -58,13 +58,14 @@ SELECT job_type, (count(*) FILTER (WHERE due_at <= (SELECT carillon_now()))
 FROM shown GROUP BY job_type;
 
 -- name: parked
--- What is due and parked, by job type and cause: until another trigger has ended (overlap), or for a time, as its target's
--- rate or a crowded worker demands (rate). Of each cause %(limit)s triggers are looked at.
+-- What is due and parked, by job type and cause: until another trigger has ended (overlap), for a time, as its target's
+-- rate or a crowded worker demands (rate), or until its target lets it go (target). Of the first, and of the others
+-- together, %(limit)s triggers are looked at.
 -- index: trigger_parked, trigger_parked_until
 -- returns: job_type, cause, count, lag_seconds
 SELECT job_type, cause, count(*) AS count,
        max(extract(epoch FROM (SELECT carillon_now()) - due_at))::float AS lag_seconds
-FROM ((SELECT 'rate' AS cause, job_type, tenant_id, due_at FROM jobs_trigger
+FROM ((SELECT CASE parked_for WHEN '' THEN 'rate' ELSE 'target' END AS cause, job_type, tenant_id, due_at FROM jobs_trigger
        WHERE parked_until IS NOT NULL ORDER BY parked_until LIMIT %(limit)s)
       UNION ALL
       (SELECT 'overlap', job_type, tenant_id, due_at FROM jobs_trigger
@@ -78,11 +79,12 @@ GROUP BY job_type, cause;
 -- returns: job_type, window, rate, paused (0 or 1)
 SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused FROM jobs_queue;
 
--- name: dispatch_stopped
--- Whether an operator stopped dispatch.
+-- name: levers
+-- Whether an operator stopped dispatch, and how many rules pause targets.
 -- index: primary key
--- returns: stopped
-SELECT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped;
+-- returns: stopped, paused_targets
+SELECT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped,
+       (SELECT count(*) FROM jobs_targetrule WHERE paused_at IS NOT NULL) AS paused_targets;
 
 -- name: leases
 -- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).

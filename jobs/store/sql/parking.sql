@@ -11,14 +11,14 @@ WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 -- Take triggers that wait for another one, of their job or of its concurrency key, out of sight until release.
 -- locks: trigger rows, held by candidates
 -- index: primary key
-UPDATE jobs_trigger SET held = true, parked = true
+UPDATE jobs_trigger SET held = true, parked = true, parked_for = ''
 WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 
 -- name: park_until
 -- Take triggers that wait for their target's rate limit out of sight, each for its own time.
 -- locks: trigger rows, held by candidates
 -- index: primary key
-UPDATE jobs_trigger t SET held = true, parked = true, parked_until = carillon_clock() + p.wait
+UPDATE jobs_trigger t SET held = true, parked = true, parked_until = carillon_clock() + p.wait, parked_for = ''
 FROM unnest(%(ids)s::uuid[], %(waits)s::interval[]) AS p(id, wait)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 'retrying');
 
@@ -27,7 +27,7 @@ WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 're
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked_until
 -- returns: id
-UPDATE jobs_trigger SET held = false, parked = false, parked_until = NULL
+UPDATE jobs_trigger SET held = false, parked = false, parked_until = NULL, parked_for = ''
 WHERE id = ANY(ARRAY(
     SELECT id FROM jobs_trigger
     WHERE parked_until IS NOT NULL AND parked_until <= carillon_now()

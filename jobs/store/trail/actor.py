@@ -33,6 +33,7 @@ WATCHED = (
     "auth_group_permissions",
     "jobs_installation",
     "jobs_operation",
+    "jobs_targetrule",
 )
 #: Tables that dispatch writes in every turn, columns that tell nothing: whoever writes the others says who acts
 #: (``sign_transaction``).

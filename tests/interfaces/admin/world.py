@@ -13,7 +13,8 @@ from django.test import Client
 from django.urls import reverse
 from django_celery_results.models import TaskResult
 
-from jobs.models import Change, Installation, Lease, Queue
+from jobs.core.levers.targets import regex_of
+from jobs.models import Change, Installation, Lease, Queue, TargetRule
 from tenants.actions import create_api_key
 from tenants.vault.secrets import put_secret
 from tests import factories
@@ -32,6 +33,7 @@ MODELS = (
     "jobs_change",
     "jobs_installation",
     "jobs_queue",
+    "jobs_targetrule",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -53,6 +55,7 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_change",
         "jobs_installation",
         "jobs_queue",
+        "jobs_targetrule",
     )
 }
 
@@ -83,6 +86,9 @@ class World:
         self.installation, _ = Installation.objects.get_or_create(id=1)
         # A name that addresses of the admin write otherwise.
         self.queue = Queue.objects.create(job_type="celery_task", window=16, measured_at=factories.now())
+        self.target = TargetRule.objects.create(
+            name="api.example.com", regex=regex_of("api.example.com"), rate_per_second=5
+        )
 
     def url(self, page: str) -> str:
         rows = {
@@ -97,6 +103,7 @@ class World:
             "jobs_change": self.change,
             "jobs_installation": self.installation,
             "jobs_queue": self.queue,
+            "jobs_targetrule": self.target,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
         return reverse(f"admin:{page}", args=[quote(row.pk)] if row else [])

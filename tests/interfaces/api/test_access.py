@@ -11,6 +11,7 @@ from django.urls import URLPattern
 
 from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.pull.types import declare_type
+from jobs.actions.targets import put_target
 from jobs.api.urls import urlpatterns
 from jobs.models import Installation, Job, Operation, Queue, Trigger
 from tenants.actions import TENANT_SCOPES, create_api_key, revoke_api_key
@@ -83,6 +84,10 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "installation/job-types"): (None, 200),
     ("GET", "installation/job-types/<str:name>"): (None, 200),
     ("PATCH", "installation/job-types/<str:name>"): ({"max_in_flight": 4}, 200),
+    ("GET", "installation/targets"): (None, 200),
+    ("PUT", "installation/targets/<str:pattern>"): ({"max_in_flight": 4}, 200),
+    ("PATCH", "installation/targets/<str:pattern>"): ({"max_in_flight": 4}, 200),
+    ("DELETE", "installation/targets/<str:pattern>"): (None, 204),
     ("GET", "secrets"): (None, 200),
     ("GET", "secrets/<str:name>"): (None, 200),
     ("PUT", "secrets/<str:name>"): ({"value": "replaced value", "hosts": ["*"]}, 200),
@@ -116,6 +121,7 @@ def with_ids(route: str, *, job: object, trigger: object, name: str, operation: 
         "<uuid:operation_id>": operation,
         "<path:name>": name,
         "<str:name>": own_type if name != MISSING else "missing",
+        "<str:pattern>": "api.example.com" if name != MISSING else "missing.example.com",
     }
     for place, value in filled.items():
         route = route.replace(place, str(value))
@@ -141,6 +147,7 @@ def url(owner: Caller) -> Callable[[str], str]:
             declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
         job = make_job(owner.tenant)
         trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
+        put_target(pattern="api.example.com", changes={"rate_per_second": 5})
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
         return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, operation=operation.id)
@@ -258,7 +265,7 @@ class TestEveryRoute:
         self, owner: Caller, url: Callable[[str], str], route: str
     ) -> None:
         caller = served(owner, route)
-        lacking = next(method for method in ("PUT", "PATCH") if (method, route) not in ROUTES)
+        lacking = next(method for method in ("PUT", "PATCH", "POST") if (method, route) not in ROUTES)
         for method, query in ((lacking, ""), ("TRACE", ""), ("TRACE", "?fields=id")):
             response = caller.call(method, url(route) + query, {} if method == lacking else None)
             assert response.status_code == 405, method

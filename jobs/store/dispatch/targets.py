@@ -1,0 +1,203 @@
+"""Targets: rules for the hosts that handlers call, and triggers that wait until their target lets them go (DESIGN §8).
+
+A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause or a cap holds back
+leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there is room
+(``release_targets``), and what waited for a rate when the rules have changed (``follow_changes``). Should both fail it
+comes back by itself after ``PATIENCE``, and is decided anew.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+from jobs.conf import engine_settings
+from jobs.core.instants import EARLIEST
+from jobs.core.levers.targets import Rule, Rules
+from jobs.store import db
+from jobs.store.dispatch import parking
+
+_SQL = db.queries("targets")
+#: Up to half as long or as long again, so that many that were held back together do not come back together.
+PATIENCE = timedelta(hours=1)
+#: Triggers of one tenant and target that are shown at once where nothing holds them back any more.
+SHOW = 1000
+_rng = random.Random()  # noqa: S311
+Place = tuple[str, int]
+START: Place = ("", 0)
+
+
+class Admission(Protocol):
+    """The rates of targets, as ``jobs.limits.Rates`` knows them."""
+
+    def admit(
+        self, wanted: Mapping[str, tuple[int, float]]
+    ) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
+
+
+class Released(NamedTuple):
+    """``after``: where to go on; ``shown``: how many triggers dispatch sees again; ``more``: some wait for a place."""
+
+    after: Place
+    shown: int
+    more: bool
+
+
+def rules(*, version: int = 0) -> Rules:
+    """The rules as they are: operators', and those of the settings."""
+    return Rules([*engine_settings().target_rules, *(rule_of(row) for row in rows())], version=version)
+
+
+def rows() -> list[Any]:
+    """Operators' rules, as rows of ``targets.sql: rules``."""
+    return _SQL["rules"]()
+
+
+def rule_of(row: Any) -> Rule:
+    return Rule(
+        row.pattern,
+        row.rate_per_second,
+        row.max_in_flight,
+        paused=row.paused_at is not None,
+        reason=row.pause_reason,
+        since=row.paused_at,
+    )
+
+
+class Gates:
+    """What one turn of dispatch may send to which target. In its transaction."""
+
+    def __init__(self, *, rules: Rules, rates: Admission) -> None:
+        self._rules, self._rates = rules, rates
+
+    def hold_back(self, wanted: Mapping[str, Sequence[UUID]]) -> set[UUID]:
+        """Park those of the triggers, by target, that may not go now. Returns them."""
+        limits = {target: self._rules.of(target) for target in wanted}
+        left = {target: list(ids) for target, ids in wanted.items()}
+        held: dict[UUID, str] = {}
+        for target, limit in limits.items():
+            if limit.paused_by is not None:
+                held |= dict.fromkeys(left.pop(target), target)
+        caps = {target: cap for target in left if (cap := limits[target].max_in_flight) is not None}
+        for target, room in self._rooms(caps).items():
+            held |= dict.fromkeys(left[target][room:], target)
+            left[target] = left[target][:room]
+        park_for(held)
+        return held.keys() | self._wait_for_turns(
+            {target: (ids, rate) for target, ids in left.items() if (rate := limits[target].rate_per_second)}
+        )
+
+    def _rooms(self, caps: Mapping[str, int]) -> dict[str, int]:
+        """How many more may go to each target that has a cap; none while another dispatcher serves it."""
+        if not caps:
+            return {}
+        ours = [row.target for row in _SQL["lock_targets"](targets=sorted(caps))]
+        return dict.fromkeys(caps, 0) | rooms_of({target: caps[target] for target in ours})
+
+    def _wait_for_turns(self, rated: Mapping[str, tuple[Sequence[UUID], float]]) -> set[UUID]:
+        waits: dict[UUID, timedelta] = {}
+        admissions = (
+            self._rates.admit({target: (len(ids), rate) for target, (ids, rate) in rated.items()})
+            if rated
+            else {}
+        )
+        for target, (granted, turns) in admissions.items():
+            waits |= zip(rated[target][0][granted:], turns, strict=True)
+        parking.park_until(waits)
+        return set(waits)
+
+
+def rooms_of(caps: Mapping[str, int]) -> dict[str, int]:
+    """How many more triggers may be in flight to each target."""
+    if not caps:
+        return {}
+    in_flight = {row.target: row.in_flight for row in _SQL["in_flight"](targets=list(caps))}
+    return {target: max(0, cap - in_flight.get(target, 0)) for target, cap in caps.items()}
+
+
+def park_for(held: Mapping[UUID, str]) -> None:
+    """Out of sight, each until its target lets it go."""
+    if held:
+        waits = [PATIENCE * _rng.uniform(0.5, 1.5) for _ in held]
+        _SQL["park_for"](ids=list(held), targets=list(held.values()), waits=waits)
+
+
+def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
+    """Show dispatch again what waited for a target that has room now. Looks at ``limit`` pairs of target and tenant.
+
+    May be repeated. Of what it shows, dispatch parks again what it finds no room for.
+    """
+    pairs = _SQL["waiting"](target=after[0], tenant_id=after[1], limit=limit)
+    limits = {row.target: rules.of(row.target) for row in pairs}
+    caps = {
+        target: each.max_in_flight
+        for target, each in limits.items()
+        if each.max_in_flight is not None and each.paused_by is None
+    }
+    rooms = dict.fromkeys((target for target, each in limits.items() if each.paused_by is None), SHOW)
+    rooms |= rooms_of(caps)
+    found = [(row.target, row.tenant_id, room) for row in pairs if (room := rooms.get(row.target))]
+    shown = _SQL["show"](**_columns(found)) if found else []
+    end = len(pairs) < limit
+    return Released(
+        START if end else (pairs[-1].target, pairs[-1].tenant_id),
+        len(shown),
+        more=bool(caps) or not end or len(shown) >= SHOW,
+    )
+
+
+def _columns(found: Iterable[tuple[str, int, int]]) -> dict[str, list[Any]]:
+    targets, tenant_ids, rooms = map(list, zip(*found, strict=True))
+    return {"targets": targets, "tenant_ids": tenant_ids, "rooms": rooms}
+
+
+def follow_changes(
+    *, version: int, limit: int, forget: Callable[[Callable[[str], bool]], None]
+) -> int | None:
+    """After a change of rules: show dispatch again what waits for its turn under a rate, for targets that it touches.
+
+    ``version``: of the rules by which dispatch goes. ``forget`` is given a test of targets, whose turns are then given
+    out anew. Returns how many are shown; None: the rules have changed once more, and dispatch has yet to learn of it.
+    What a killed process leaves undone the next one does.
+    """
+    changes = _SQL["changes"]()
+    if not changes or not changes[0].patterns:
+        return 0
+    if changes[0].version != version:
+        return None
+    touched = Rules(Rule(pattern, paused=True) for pattern in changes[0].patterns)
+    forget(touched.pauses)
+    shown, after, after_id = 0, EARLIEST, UUID(int=0)
+    while looked_at := _SQL["rated"](after=after, after_id=after_id, limit=limit):
+        ids = [row.id for row in looked_at if touched.pauses(row.target)]
+        shown += len(_SQL["hurry"](ids=ids)) if ids else 0
+        after, after_id = looked_at[-1].parked_until, looked_at[-1].id
+    _SQL["forget_changes"](version=version)
+    return shown
+
+
+def put_rule(rule: Rule, *, regex: str, by: str) -> None:
+    """Write an operator's rule. In the caller's transaction, after ``lock_rules``."""
+    _SQL["put"](
+        pattern=rule.pattern,
+        regex=regex,
+        rate_per_second=rule.rate_per_second,
+        max_in_flight=rule.max_in_flight,
+        paused=rule.paused,
+        by=by,
+        reason=rule.reason,
+    )
+    _SQL["note_change"](pattern=rule.pattern)
+
+
+def remove_rule(pattern: str) -> None:
+    """Take an operator's rule away. In the caller's transaction, after ``lock_rules``."""
+    _SQL["remove"](pattern=pattern)
+    _SQL["note_change"](pattern=pattern)
+
+
+def lock_rules() -> None:
+    """Until the end of the caller's transaction no other changes rules."""
+    db.queries("levers")["know_installation"]()
+    _SQL["lock_rules"]()
