@@ -119,3 +119,31 @@ def definition_of(
         of_file = base.get("labels")
         given["labels"] = {**(of_file if isinstance(of_file, dict) else {}), **labels}
     return base | given
+
+
+def with_settings(changes: dict[str, Any], settings: list[str]) -> dict[str, Any]:
+    """``changes`` with ``["schedule.cron=0 3 * * *", "labels.old=null"]`` in their place: JSON, or else a text.
+
+    Raises ``Misuse`` for what is no such setting, and for two that contradict each other.
+    """
+    for setting in settings:
+        path, mark, text = setting.partition("=")
+        *parents, name = path.split(".")
+        if not mark or not all((*parents, name)):
+            raise Misuse(f"--set takes FIELD=VALUE, not {setting!r}.")
+        inner = changes
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                raise Misuse(f"--set {path}: {parent} is set to something else.")
+        inner[name] = _value(text, path)
+    return changes
+
+
+def _value(text: str, path: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_without_repetition)
+    except json.JSONDecodeError:
+        return text
+    except (ValueError, RecursionError) as error:
+        raise Misuse(f"--set {path}: not JSON: {error}") from None

@@ -168,6 +168,127 @@ class TestOneVerbForMany:
         assert carillon("operations", "get", "../jobs").code == 2
 
 
+class TestEditingMany:
+    EVERY = {"type": "interval", "every_seconds": 60}
+
+    @pytest.fixture
+    def jobs(self, owner: Caller) -> list[Job]:
+        for name in ("a", "b", "c"):
+            sent = {
+                "name": name,
+                "job_type": "noop",
+                "schedule": self.EVERY,
+                "labels": {"env": "test", "x": "y"},
+            }
+            assert owner.post("/jobs", sent).status_code == 201
+        return list(Job.objects.order_by("name"))
+
+    def test_shows_the_differences_and_does_nothing_in_a_dry_run(
+        self, carillon: Command, owner: Caller, jobs: list[Job]
+    ) -> None:
+        ended = factories.make_job(owner.tenant, status="cancelled")
+        line = ("bulk", "edit", "--all", "--set", "priority=critical", "--dry-run")
+        shown = carillon(*line)
+        assert shown.code == 0
+        assert [row.split() for row in shown.out.splitlines()[1:]] == [
+            [name, "priority", "medium", "critical"] for name in "abc"
+        ]
+        assert f"{ended.id}: " in shown.err
+        assert "4 match; 3 would change and 1 would refuse; nothing was done." in shown.err
+        told = carillon(*line, "-o", "json").json
+        assert (told["changed"], len(told["differences"])) == (3, 3)
+        assert set(Job.objects.values_list("version", flat=True)) == {1}
+
+    def test_edits_after_a_yes_and_waits_for_the_end(
+        self, carillon: Command, jobs: list[Job], beat: list[float]
+    ) -> None:
+        line = ("bulk", "edit", "--labels", "env=test", "--set", "schedule.every_seconds=90")
+        line = (*line, "--set", "labels.x=null", "--set", "concurrency_key=k 1")
+        refused = carillon(*line)
+        assert (refused.code, "3 would change" in refused.err, "--yes" in refused.err) == (2, True, True)
+        assert not Operation.objects.exists()
+        assert carillon(*line, "--yes").err == "edit: 3 done, 0 refused: finished.\n"
+        for job in Job.objects.all():
+            assert job.interval is not None
+            assert (job.interval.total_seconds(), job.labels) == (90, {"env": "test"})
+            assert job.concurrency_key == "k 1"
+
+    def test_takes_a_file_with_options_in_place_of_some_of_it(
+        self, carillon: Command, jobs: list[Job], beat: list[float], tmp_path: Path
+    ) -> None:
+        file = tmp_path / "patch.yaml"
+        file.write_text("priority: low\ntimeout_seconds: 7\n")
+        line = ("bulk", "edit", "--all", "-f", str(file), "--set", "priority=high", "-y")
+        assert carillon(*line).code == 0
+        assert {(job.priority, job.timeout.total_seconds()) for job in Job.objects.all()} == {(1, 7)}
+
+    def test_edits_none_where_one_refuses_if_it_is_told_so(
+        self, carillon: Command, owner: Caller, jobs: list[Job], beat: list[float]
+    ) -> None:
+        ended = factories.make_job(owner.tenant, status="cancelled")
+        line = ("bulk", "edit", "--all", "--set", "priority=high", "--all-or-nothing", "-y")
+        refused = carillon(*line)
+        assert (refused.code, f"{ended.id}: " in refused.err) == (1, True)
+        assert "edit: 0 done, 1 refused: refused." in refused.err
+        assert set(Job.objects.values_list("version", flat=True)) == {1}
+
+    @pytest.mark.parametrize(
+        ("line", "code", "words"),
+        [
+            ((), 2, "Say what to change"),
+            (("--set", "priority"), 2, "FIELD=VALUE"),
+            (("--set", "=3"), 2, "FIELD=VALUE"),
+            (("--set", "schedule..cron=3"), 2, "FIELD=VALUE"),
+            (("--set", "schedule=3", "--set", "schedule.cron=x"), 2, "set to something else"),
+            (("--set", 'payload={"a": 1, "a": 2}'), 2, "comes twice"),
+            (("--set", "payload=NaN"), 2, "Infinite numbers"),
+            (("--set", "name=x"), 1, "changes.name → "),
+            (("--set", "bogus=x"), 1, "changes.bogus → "),
+            (("--set", "priority=urgent"), 1, "changes.priority → "),
+        ],
+    )
+    def test_names_what_is_wrong(
+        self, carillon: Command, jobs: list[Job], line: tuple[str, ...], code: int, words: str
+    ) -> None:
+        refused = carillon("bulk", "edit", "--all", *line, "-y")
+        assert (refused.code, words in refused.err) == (code, True), refused.err
+        assert not Operation.objects.exists()
+
+
+class TestPacesAndCancels:
+    def test_replays_and_resumes_at_a_pace(self, carillon: Command, owner: Caller) -> None:
+        factories.make_trigger(factories.make_job(owner.tenant, status="paused"), "dead")
+        for verb in ("replay", "resume"):
+            line = ("bulk", verb, "--all", "--per-second", "2.5", "-y", "--no-wait", "-o", "json")
+            assert carillon(*line).json["per_second"] == 2.5
+            refused = carillon("bulk", verb, "--all", "--per-second", "0", "-y")
+            assert (refused.code, "per_second → " in refused.err) == (1, True), refused.err
+
+    def test_pauses_and_resumes_an_operation(
+        self, carillon: Command, owner: Caller, beat: list[float]
+    ) -> None:
+        for _ in range(3):
+            factories.make_job(owner.tenant)
+        begun = carillon("bulk", "pause", "--all", "--no-wait", "-o", "json").json["id"]
+        assert carillon("operations", "pause", begun, "-o", "json").json["status"] == "paused"
+        Runner(select).turn()
+        assert Job.objects.filter(status="paused").count() == 0
+        assert carillon("operations", "resume", begun, "-o", "json").json["status"] == "running"
+        assert carillon("operations", "watch", begun).err == "pause: 3 done, 0 refused: finished.\n"
+        assert carillon("operations", "pause", begun).code == 1
+
+    def test_cancels_triggers_that_match(self, carillon: Command, owner: Caller, beat: list[float]) -> None:
+        job = factories.make_job(owner.tenant, name="nightly")
+        waiting, other = factories.make_trigger(job), factories.make_trigger(factories.make_job(owner.tenant))
+        line = ("bulk", "cancel-triggers", "--job", "nightly")
+        assert carillon(*line).code == 2
+        assert carillon(*line, "--dry-run").err == "1 match; nothing was done.\n"
+        assert carillon(*line, "--yes").err == "cancel_triggers: 1 done, 0 refused: finished.\n"
+        assert factories.states([waiting, other]) == ["cancelled", "pending"]
+        refused = carillon("bulk", "cancel-triggers", "--state", "dead", "-y")
+        assert (refused.code, "filter.state → " in refused.err) == (1, True), refused.err
+
+
 class TestBackfills:
     def test_are_counted_begun_and_listed(self, carillon: Command, owner: Caller) -> None:
         hour = {"type": "cron", "cron": "0 * * * *"}

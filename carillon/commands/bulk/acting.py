@@ -4,6 +4,7 @@ The server carries an operation on by itself. The command only watches, so stopp
 """
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ operations = typer.Typer(no_args_is_help=True, help="How far operations on many 
 COLUMNS = ("created_at", "verb", "status", "done", "refused", "filter", "id")
 WATCH_SECONDS = 0.5
 _UNDOABLE = ("pause", "resume")
+_UNFINISHED = ("running", "paused")
 Everything = Annotated[bool, typer.Option("--all", help="All there are.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
@@ -29,7 +31,26 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for its end
 Labels = Annotated[str | None, typer.Option(help="Such as env=prod,team=billing: all of them.")]
 NamePrefix = Annotated[str | None, typer.Option(help="How the name begins.")]
 Status = Annotated[str | None, typer.Option(help="active, paused, cancelled or completed.")]
+PerSecond = Annotated[
+    float | None, typer.Option("--per-second", help="At most so many a second, from 0.1 to 1,000.")
+]
 OperationId = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
+
+
+def _jobs_filter(
+    labels: str | None,
+    name_prefix: str | None,
+    status: str | None,
+    job_type: str | None,
+    priority: str | None,
+) -> dict[str, str | None]:
+    return {
+        "labels": labels,
+        "name_prefix": name_prefix,
+        "status": status,
+        "job_type": job_type,
+        "priority": priority,
+    }
 
 
 def _jobs_command(verb: str, does: str) -> None:
@@ -45,25 +66,74 @@ def _jobs_command(verb: str, does: str) -> None:
         no_wait: NoWait = False,
         output: Output = Format.table,
     ) -> None:
-        wanted = {
-            "labels": labels,
-            "name_prefix": name_prefix,
-            "status": status,
-            "job_type": job_type,
-            "priority": priority,
-        }
-        _operate(connect(), verb, wanted, everything, dry_run, yes, no_wait, output)
+        wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
+        _operate(connect(), {"verb": verb}, wanted, everything, dry_run, yes, no_wait, output)
 
     app.command(verb, help=does)(command)
 
 
 for _verb, _does in (
     ("pause", "Start nothing more of all jobs that match."),
-    ("resume", "Let all jobs that match go on from now."),
     ("cancel", "End all jobs that match for good."),
     ("delete", "Cancel all jobs that match and remove them."),
 ):
     _jobs_command(_verb, _does)
+
+
+@app.command()
+def resume(
+    labels: Labels = None,
+    name_prefix: NamePrefix = None,
+    status: Status = None,
+    job_type: options.JobType = None,
+    priority: options.Priority = None,
+    everything: Everything = False,
+    per_second: PerSecond = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    no_wait: NoWait = False,
+    output: Output = Format.table,
+) -> None:
+    """Let all jobs that match go on from now."""
+    wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
+    about = {"verb": "resume", **_pace(per_second)}
+    _operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
+
+
+@app.command()
+def edit(
+    labels: Labels = None,
+    name_prefix: NamePrefix = None,
+    status: Status = None,
+    job_type: options.JobType = None,
+    priority: options.Priority = None,
+    everything: Everything = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="YAML or JSON with what to change; - is standard input."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="FIELD=VALUE, such as schedule.cron='0 3 * * *'; JSON or a text; may be repeated."
+        ),
+    ] = None,
+    all_or_nothing: Annotated[
+        bool, typer.Option("--all-or-nothing", help="Edit none if one refuses.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    yes: Yes = False,
+    no_wait: NoWait = False,
+    output: Output = Format.table,
+) -> None:
+    """Change parts of all jobs that match (JSON merge patch)."""
+    changes = options.read_definition(file) if file is not None else {}
+    changes = options.with_settings(changes, settings or [])
+    if not changes:
+        raise Misuse("Say what to change: -f FILE with the fields to change, or --set.")
+    wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
+    about = {"verb": "edit", "changes": changes, "all_or_nothing": all_or_nothing}
+    _operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
 
 
 @app.command()
@@ -75,6 +145,7 @@ def replay(
     after: After = None,
     before: Before = None,
     everything: Everything = False,
+    per_second: PerSecond = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     no_wait: NoWait = False,
@@ -82,15 +153,49 @@ def replay(
 ) -> None:
     """Send all triggers that match through once more; dead ones unless a state is named."""
     client = connect()
-    wanted = {
+    wanted = _triggers_filter(client, job, state, job_type, after, before) | {"reason": reason}
+    about = {"verb": "replay", **_pace(per_second)}
+    _operate(client, about, wanted, everything, dry_run, yes, no_wait, output)
+
+
+@app.command("cancel-triggers")
+def cancel_triggers(
+    job: OfJob = None,
+    state: Annotated[str | None, typer.Option(help="pending, queued, running or retrying.")] = None,
+    job_type: options.JobType = None,
+    after: After = None,
+    before: Before = None,
+    everything: Everything = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    no_wait: NoWait = False,
+    output: Output = Format.table,
+) -> None:
+    """Cancel all waiting triggers that match, and ask those that run to stop."""
+    client = connect()
+    wanted = _triggers_filter(client, job, state, job_type, after, before)
+    _operate(client, {"verb": "cancel_triggers"}, wanted, everything, dry_run, yes, no_wait, output)
+
+
+def _triggers_filter(
+    client: Client,
+    job: str | None,
+    state: str | None,
+    job_type: str | None,
+    after: str | None,
+    before: str | None,
+) -> dict[str, str | None]:
+    return {
         "job": None if job is None else job_id(client, job),
         "state": state,
-        "reason": reason,
         "job_type": job_type,
         "scheduled_for_after": after,
         "scheduled_for_before": before,
     }
-    _operate(client, "replay", wanted, everything, dry_run, yes, no_wait, output)
+
+
+def _pace(per_second: float | None) -> dict[str, float]:
+    return {} if per_second is None else {"per_second": per_second}
 
 
 @operations.command("list")
@@ -113,6 +218,18 @@ def watch(operation: OperationId, output: Output = Format.table) -> None:
     _finish(_watched(client, client.get(_path(operation)), total=None), output)
 
 
+@operations.command("pause")
+def pause_operation(operation: OperationId, output: Output = Format.table) -> None:
+    """Do nothing more of an operation until it is resumed."""
+    print_object(connect().post(f"{_path(operation)}/pause"), output=output)
+
+
+@operations.command("resume")
+def resume_operation(operation: OperationId, output: Output = Format.table) -> None:
+    """Go on with a paused operation."""
+    print_object(connect().post(f"{_path(operation)}/resume"), output=output)
+
+
 @operations.command()
 def cancel(operation: OperationId, output: Output = Format.table) -> None:
     """Do nothing more of an operation; what was done stays done."""
@@ -121,7 +238,7 @@ def cancel(operation: OperationId, output: Output = Format.table) -> None:
 
 def _operate(
     client: Client,
-    verb: str,
+    about: dict[str, Any],
     filters: dict[str, str | None],
     everything: bool,
     dry_run: bool,
@@ -132,22 +249,43 @@ def _operate(
     wanted = {name: value for name, value in filters.items() if value is not None}
     if bool(wanted) == everything:
         raise Misuse("Give filters, or --all: one of the two.")
-    about = {"verb": verb, "filter": wanted}
+    verb, about = about["verb"], about | {"filter": wanted}
     counted = client.post("/operations", about | {"dry_run": True})
-    matching = f"{'' if counted['exact'] else 'at least '}{counted['matching']} match"
+    matching = _told(counted)
     if dry_run:
-        if output is Format.table:
-            say(f"{matching}; nothing was done.")
-        else:
-            print_object(counted, output=output)
+        _preview(counted, output)
         return
-    _confirm(verb, matching, yes=yes or verb in _UNDOABLE)
+    _confirm(verb.replace("_", " "), matching, yes=yes or verb in _UNDOABLE)
     operation = client.post("/operations", about)
     if no_wait:
         print_object(operation, output=output)
         return
     total = counted["matching"] if counted["exact"] else None
     _finish(_watched(client, operation, total=total), output)
+
+
+def _told(counted: dict[str, Any]) -> str:
+    """How many match; of an edit also what would become of those that were looked at."""
+    told = f"{'' if counted['exact'] else 'at least '}{counted['matching']} match"
+    if "changed" not in counted:
+        return told
+    some = "" if counted["looked_at"] == counted["matching"] else f" of {counted['looked_at']} looked at"
+    return f"{told}; {counted['changed']} would change and {counted['refused']} would refuse{some}"
+
+
+def _preview(counted: dict[str, Any], output: Format) -> None:
+    if output is not Format.table:
+        print_object(counted, output=output)
+        return
+    rows = [
+        {"job": one["name"], "field": field, **told}
+        for one in counted.get("differences", ())
+        for field, told in one["changes"].items()
+    ]
+    if rows:
+        print_rows(rows, ("job", "field", "before", "after"), output=output)
+    say(*(f"{refusal['id']}: {refusal['detail']}" for refusal in counted.get("refusals", ())))
+    say(f"{_told(counted)}; nothing was done.")
 
 
 def _confirm(verb: str, matching: str, *, yes: bool) -> None:
@@ -164,13 +302,14 @@ def _watched(client: Client, operation: dict[str, Any], *, total: int | None) ->
     """The operation at its end. Ctrl-C leaves it running, and says how to stop it."""
     path = _path(operation["id"])
     try:
-        with bar(operation["verb"].capitalize(), total) as move:
-            while operation["status"] == "running":
+        with bar(operation["verb"].replace("_", " ").capitalize(), total) as move:
+            while operation["status"] in _UNFINISHED:
                 http.pause(WATCH_SECONDS)
                 operation = client.get(path)
-                move(operation["done"] + operation["refused"])
+                checked = operation["checked"] if not operation["done"] else None
+                move(checked or operation["done"] + operation["refused"])
     except KeyboardInterrupt:
-        say(f"It goes on: `carillon operations watch` or `cancel` {operation['id']}.")
+        say(f"It goes on: `carillon operations watch`, `pause` or `cancel` {operation['id']}.")
         raise
     return operation
 
