@@ -1,6 +1,6 @@
 """Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -159,6 +159,16 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
     for job in jobs:
         job._state.adding, job._state.db = job.id not in written, DEFAULT_DB_ALIAS
     return written
+
+
+def edit(jobs: Mapping[Job, Collection[str]]) -> None:
+    """Write of each job the columns named and its next version, by one statement. ``note_versions`` is to follow.
+
+    Raises Django's ``IntegrityError`` where a living job of the tenant has the name.
+    """
+    always = ("id", "version", "next_fire_at", "updated_at")
+    rows = [{name: getattr(job, name) for name in (*always, *names)} for job, names in jobs.items()]
+    _SQL["edit"](rows=_text_of(rows))
 
 
 def _only_firing(job: Job) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """Jobs as the materializer sees them: due ones are taken once, firings inserted once, finished jobs completed."""
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.db.models import GeneratedField
 
 from jobs.models import Job, Trigger
 from jobs.models.fields import new_id
+from jobs.store import db
 from jobs.store import jobs as jobs_store
 from jobs.store.jobs import Firing
 from tests import factories
@@ -206,3 +209,39 @@ def row_of(job: Job) -> dict[str, Any]:
 def test_no_trigger_is_of_another_tenant_than_its_job() -> None:
     with pytest.raises(IntegrityError, match="trigger_of_its_jobs_tenant"):
         make_trigger(make_job(), tenant_id=make_tenant().id)
+
+
+class TestEdit:
+    #: Never changed by an edit.
+    FIXED = {"id", "tenant_id", "status", "status_reason", "created_at", "deleted_at"}
+
+    def test_knows_every_column_that_a_definition_has(self) -> None:
+        columns = {
+            column.attname for column in Job._meta.concrete_fields if not isinstance(column, GeneratedField)
+        }
+        sql = db.queries("jobs")["edit"].sql
+        one_by_one = re.findall(r'^\s+"?(\w+)"? = CASE', sql, re.MULTILINE)
+        together = re.findall(r"\b(\w+) = \(job\)\.\1\b", sql.partition("WHERE")[0])
+        assert {*one_by_one, *together} == columns - self.FIXED
+
+    def test_writes_what_is_named_of_each_job_and_nothing_else(self) -> None:
+        first = make_job(payload={"a": 1}, notify={"on": ["dead"]}, labels={"x": "y"})
+        second = make_job(timeout=9 * SECOND, run_at=utc(2030, 1, 1))
+        other = make_job()
+        before = {job.id: Job.objects.filter(id=job.id).values().get() for job in (first, second, other)}
+        for job in (first, second):
+            job.version, job.next_fire_at, job.updated_at = 2, utc(2031, 1, 1), utc(2026, 1, 1)
+        first.payload, first.notify, first.labels = {"b": None}, None, {}
+        first.timeout = 77 * SECOND  # which nobody names
+        second.timeout, second.run_at, second.concurrency_key = 7 * SECOND, None, 'k "1"'
+        jobs_store.edit({first: ["payload", "notify"], second: ["timeout", "run_at", "concurrency_key"]})
+        moved = {"version": 2, "next_fire_at": utc(2031, 1, 1), "updated_at": utc(2026, 1, 1)}
+        after = {job.id: Job.objects.filter(id=job.id).values().get() for job in (first, second, other)}
+        assert after[first.id] == before[first.id] | moved | {"payload": {"b": None}, "notify": None}
+        assert after[second.id] == before[second.id] | moved | {
+            "timeout": 7 * SECOND,
+            "run_at": None,
+            "concurrency_key": 'k "1"',
+        }
+        assert after[other.id] == before[other.id]
+        assert Job.objects.filter(id=first.id, notify__isnull=True).exists()

@@ -452,6 +452,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "actor": "",
         "firings": f'[{{"id": "{one(s.ids)}", "job_id": "{one(s.job_ids)}"}}]',
     },
+    "jobs.edit": lambda s: {"rows": f'[{{"id": "{one(s.job_ids)}", "priority": 1, "version": 2}}]'},
     "jobs.before_creation": lambda s: {"tenant_id": 1, "job_type": "team.own"},
     "jobs.living": lambda s: {"tenant_id": 1},
     "jobs.complete": lambda s: {"after": UUID(int=0), "limit": 1000},

@@ -171,8 +171,7 @@ def _write(edits: Sequence[_Edit], now: datetime) -> None:
         for name, value in each.changed.items():
             setattr(job, name, value)
         job.next_fire_at, job.version, job.updated_at = each.next_fire_at, job.version + 1, now
-        # One by one: each has columns of its own, and to check it cost more than to write it.
-        _save(job, [*each.changed, "next_fire_at", "version", "updated_at"])
+    _save(edits)
     job_store.note_versions([each.job.id for each in edits])
     lifecycle.restamp([each.job for each in edits])
     wake_beats()
@@ -202,19 +201,17 @@ def _note_present_versions(jobs: Sequence[Job]) -> None:
     job_store.note_versions(sorted(job_id for job_id, _ in wanted - known))
 
 
-def _save(job: Job, columns: list[str]) -> None:
-    """Update ``columns`` of the job; the database says whether the name is free."""
-    if "name" not in columns:
-        job.save(update_fields=columns)
-        return
+def _save(edits: Sequence[_Edit]) -> None:
+    """Write the jobs; the database says whether a name is free."""
     try:
         with db.atomic():
-            job.save(update_fields=columns)
+            job_store.edit({each.job: each.changed.keys() for each in edits})
     except IntegrityError as error:
         diagnosis = getattr(error.__cause__, "diag", None)
         if diagnosis is None or diagnosis.constraint_name != _NAME_TAKEN:
             raise
-        raise name_taken(job.name) from error
+        # Only an edit of one job changes a name.
+        raise name_taken(edits[0].job.name) from error
 
 
 def name_taken(name: str) -> Conflict:

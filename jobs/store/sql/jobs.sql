@@ -145,6 +145,46 @@ WITH signed AS MATERIALIZED (
 )
 SELECT id FROM written;
 
+-- name: edit
+-- Write the columns that edits change, of each job those that its row names, and its next version. What it does not name
+-- stays as it is stored: a large payload is not written anew. The caller has locked the jobs.
+-- locks: job rows, held by the caller
+-- index: primary key
+UPDATE jobs_job j SET
+    name = CASE WHEN given ? 'name' THEN (job).name ELSE j.name END,
+    labels = CASE WHEN given ? 'labels' THEN (job).labels ELSE j.labels END,
+    job_type = CASE WHEN given ? 'job_type' THEN (job).job_type ELSE j.job_type END,
+    payload = CASE WHEN given ? 'payload' THEN (job).payload ELSE j.payload END,
+    target = CASE WHEN given ? 'target' THEN (job).target ELSE j.target END,
+    schedule_type = CASE WHEN given ? 'schedule_type' THEN (job).schedule_type ELSE j.schedule_type END,
+    cron_expression = CASE WHEN given ? 'cron_expression' THEN (job).cron_expression ELSE j.cron_expression END,
+    cron_dialect = CASE WHEN given ? 'cron_dialect' THEN (job).cron_dialect ELSE j.cron_dialect END,
+    timezone = CASE WHEN given ? 'timezone' THEN (job).timezone ELSE j.timezone END,
+    "interval" = CASE WHEN given ? 'interval' THEN (job)."interval" ELSE j."interval" END,
+    run_at = CASE WHEN given ? 'run_at' THEN (job).run_at ELSE j.run_at END,
+    starts_at = CASE WHEN given ? 'starts_at' THEN (job).starts_at ELSE j.starts_at END,
+    ends_at = CASE WHEN given ? 'ends_at' THEN (job).ends_at ELSE j.ends_at END,
+    dst_policy = CASE WHEN given ? 'dst_policy' THEN (job).dst_policy ELSE j.dst_policy END,
+    jitter = CASE WHEN given ? 'jitter' THEN (job).jitter ELSE j.jitter END,
+    priority = CASE WHEN given ? 'priority' THEN (job).priority ELSE j.priority END,
+    timeout = CASE WHEN given ? 'timeout' THEN (job).timeout ELSE j.timeout END,
+    delivery = CASE WHEN given ? 'delivery' THEN (job).delivery ELSE j.delivery END,
+    retry_policy = CASE WHEN given ? 'retry_policy' THEN (job).retry_policy ELSE j.retry_policy END,
+    overlap_policy = CASE WHEN given ? 'overlap_policy' THEN (job).overlap_policy ELSE j.overlap_policy END,
+    max_concurrent = CASE WHEN given ? 'max_concurrent' THEN (job).max_concurrent ELSE j.max_concurrent END,
+    concurrency_key = CASE WHEN given ? 'concurrency_key' THEN (job).concurrency_key ELSE j.concurrency_key END,
+    misfire_policy = CASE WHEN given ? 'misfire_policy' THEN (job).misfire_policy ELSE j.misfire_policy END,
+    misfire_grace = CASE WHEN given ? 'misfire_grace' THEN (job).misfire_grace ELSE j.misfire_grace END,
+    catchup_window = CASE WHEN given ? 'catchup_window' THEN (job).catchup_window ELSE j.catchup_window END,
+    max_catchup = CASE WHEN given ? 'max_catchup' THEN (job).max_catchup ELSE j.max_catchup END,
+    notify = CASE WHEN given ? 'notify' THEN (job).notify ELSE j.notify END,
+    watched = CASE WHEN given ? 'watched' THEN (job).watched ELSE j.watched END,
+    pause_after_failures = CASE WHEN given ? 'pause_after_failures' THEN (job).pause_after_failures ELSE j.pause_after_failures END,
+    version = (job).version, next_fire_at = (job).next_fire_at, updated_at = (job).updated_at
+FROM (SELECT given, jsonb_populate_record(NULL::jobs_job, given) AS job
+      FROM jsonb_array_elements(%(rows)s::jsonb) AS given OFFSET 0) edits
+WHERE j.id = (job).id;
+
 -- name: before_creation
 -- What creating a job needs to know first: the time, the tenant's living jobs, whether the job type is its own.
 -- index: primary key of jobs_jobtally; pull_type_name_unique
