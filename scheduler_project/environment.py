@@ -6,6 +6,7 @@ that any command finds the servers ``manage.py up`` started there. Nothing here 
 """
 
 import base64
+import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,6 +21,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.conf import EngineSettings, Names, Networks
+from scheduler_project import tracing
 from scheduler_project.embedded import paths
 
 S = TypeVar("S", bound=BaseSettings)
@@ -248,6 +250,7 @@ def load() -> tuple[Platform, EngineSettings]:
             problems.append("SECRET_KEY: is required with DATABASE_URL; 50 random characters would do")
         if not platform.allowed_hosts:
             problems.append("ALLOWED_HOSTS: is required with DATABASE_URL; e.g. carillon.example.org")
+    problems += tracing.problems(os.environ)
     if problems:
         raise ImproperlyConfigured("Bad settings, none was applied:\n  " + "\n  ".join(problems))
     return cast(Platform, platform), cast(EngineSettings, engine)

@@ -1,5 +1,6 @@
 """Django settings. Every value that differs between deployments comes from ``environment`` (12-factor)."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,7 +8,8 @@ from kombu import Queue
 
 from jobs.core.states import JobStatus, TriggerState
 from jobs.telemetry import logging_config
-from scheduler_project import environment
+from jobs.telemetry.traces import traces_config
+from scheduler_project import environment, tracing
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 PLATFORM, CARILLON = environment.load()
@@ -227,3 +229,4 @@ CELERY_BROKER_TRANSPORT_OPTIONS = (
 
 LOGGING_CONFIG = None
 logging_config(log_format=CARILLON.log_format, level=CARILLON.log_level)
+traces_config(on=tracing.is_on(os.environ))

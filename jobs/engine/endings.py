@@ -1,4 +1,5 @@
-"""The line of each attempt that ended, and of each trigger that ended without one (docs/operations.md, "Logs").
+"""The line of each attempt that ended, and of each trigger that ended without one (docs/operations.md, "Logs"); and the
+spans of those attempts (docs/traces.md).
 
 The event is what became of the trigger. A process writes at most ten such lines a second, and each says how many it
 stands for: ``attempts``, or ``triggers``. At the level DEBUG there is one for each. The error's message is in none of
@@ -11,8 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from jobs.core.states import AttemptState, TriggerState
+from jobs.engine.traces import Ran, record_ended, record_lost
 from jobs.store.execution import Finish
 from jobs.telemetry import NAME, Sampled, get_logger
+from jobs.telemetry.traces import send_the_rest
+from jobs.telemetry.traces.w3c import TraceContext
 
 log = get_logger()
 #: What is asked for levels, once an attempt: structlog's own takes a microsecond to answer.
@@ -35,15 +39,18 @@ class Told(Protocol):
 
 
 class Ended(NamedTuple):
-    """An attempt of the claimed ``row``, as it was written. It ran ``seconds`` from its claim to its outcome."""
+    """An attempt of the claimed ``row``, as it was written: when its handler ran, and what trace it is part of."""
 
     row: Any
     finish: Finish
-    seconds: float
+    ran: Ran
+    trace: TraceContext | None = None
     is_stale: bool = False
 
     def keys(self, count: int) -> dict[str, Any]:
-        finish, keys = self.finish, _of_attempt(self.row, self.seconds)
+        finish, keys = self.finish, _of_attempt(self.row, self.ran.ended)
+        if self.trace is not None:
+            keys["trace_id"] = self.trace.trace_id
         keys["outcome"] = STALE if self.is_stale else finish.attempt_state.value
         if finish.error_code:
             keys |= {"error": finish.error_code, "error_class": finish.error_class}
@@ -97,11 +104,13 @@ def tell(ended: Ended, state: TriggerState | None) -> None:
     if state is None:
         _tell(STALE, ended._replace(is_stale=True))
     else:
+        record_ended(ended.row, ended.trace, ended.finish, state, ended.ran)
         _tell(_VERBS[state], ended)
 
 
 def tell_lost(row: Any, reaped: Any) -> None:
     """Tell of an attempt that was reaped."""
+    record_lost(row, reaped.state, reaped.reason)
     _tell("reap", Lost(row, reaped))
 
 
@@ -113,6 +122,7 @@ def tell_unstarted(verb: str, trigger_id: Any, **about: str) -> None:
 def tell_the_rest() -> None:
     """Write what is left to tell of: the process is about to end."""
     _sampled().flush()
+    send_the_rest()
 
 
 def _tell(verb: str, told: Told, kind: str = "") -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import structlog
 
+from jobs.telemetry import traces
 from jobs.telemetry.traces.w3c import TraceContext
 
 bound = structlog.contextvars.bound_contextvars
@@ -28,6 +29,8 @@ class AttemptIds(Protocol):
     attempt_number: int
     fence: int
 
+    trace: TraceContext | None
+
     @property
     def trace_id(self) -> str: ...
 
@@ -40,8 +43,12 @@ _caller: ContextVar[TraceContext | None] = ContextVar("carillon_caller", default
 
 
 def carry(attempt: AttemptIds) -> None:
-    """From here on, to the end of the current task, every line of it carries the ids of ``attempt``."""
+    """From here on, to the end of the current task, every line of it carries the ids of ``attempt``, and what it
+    records by OpenTelemetry's own interface is part of its trace.
+    """
     _attempt.set(attempt)
+    if (recorder := traces.recorder()) is not None:
+        recorder.enter(attempt.trace)
 
 
 def carry_request(request_id: str) -> None:
@@ -65,14 +72,15 @@ def current_request_id() -> str:
 
 
 class carrying:
-    """``with carrying(attempt):`` every line that this thread writes inside carries its ids.
+    """``with carrying(attempt):`` every line that this thread writes inside carries its ids, as with ``carry``.
 
     What the code inside binds to structlog's context variables is unbound with it: the next attempt of this thread must
     not carry it.
     """
 
-    __slots__ = ("_attempt", "_before", "_token")
+    __slots__ = ("_attempt", "_before", "_entered", "_token")
     _before: Context
+    _entered: object
     _token: Token[AttemptIds | None]
 
     def __init__(self, attempt: AttemptIds) -> None:
@@ -81,8 +89,12 @@ class carrying:
     def __enter__(self) -> None:
         self._before = copy_context()
         self._token = _attempt.set(self._attempt)
+        recorder = traces.recorder()
+        self._entered = None if recorder is None else recorder.enter(self._attempt.trace)
 
     def __exit__(self, *_: object) -> None:
+        if self._entered is not None and (recorder := traces.recorder()) is not None:
+            recorder.leave(self._entered)
         _attempt.reset(self._token)
         if copy_context() != self._before:
             _unbind(self._before)

@@ -6,6 +6,7 @@ import signal
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -130,13 +131,21 @@ class Stage:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def call(self, method: str, path: str, *, key: str, body: Any = None) -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """JSON answer of the REST API."""
         request = urllib.request.Request(
             f"{self.url}/api/v1{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})},
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read() or b"null")

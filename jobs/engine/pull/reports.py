@@ -13,6 +13,7 @@ from uuid import UUID
 from jobs.conf import engine_settings
 from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import AttemptState, TriggerState
+from jobs.engine.traces import trace_of
 from jobs.engine.worker.finisher import Finisher
 from jobs.handlers import outcome as outcomes
 from jobs.handlers.outcome import Outcome
@@ -99,7 +100,7 @@ def _finish(row: Any, outcome: Outcome) -> Completed:
     if outcome.kind == "cancelled" and not row.cancel_requested:
         raise Conflict("Nobody asked to cancel it; report succeeded or failed.", field="outcome")
     finisher = Finisher(flush_seconds=0)
-    finisher.add(row, outcome, seconds=row.ran.total_seconds())
+    finisher.add(row, outcome, seconds=row.ran.total_seconds(), trace=trace_of(row))
     finisher.flush()
     return Completed(row.id, row.fence, row.attempt_id, row.attempt_count, _REPORTED[outcome.kind])
 
@@ -107,7 +108,7 @@ def _finish(row: Any, outcome: Outcome) -> Completed:
 def _end_overdue(rows: Sequence[Any]) -> None:
     finisher = Finisher(flush_seconds=0)
     for row in rows:
-        finisher.add(row, _overstayed(row), seconds=row.ran.total_seconds())
+        finisher.add(row, _overstayed(row), seconds=row.ran.total_seconds(), trace=trace_of(row))
     finisher.flush()
 
 

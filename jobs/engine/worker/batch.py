@@ -61,6 +61,8 @@ class Batch:
         held = {row.id: Held(ClaimToken(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
         self._claimed_at = time.monotonic()
+        #: How long after the claim those handlers began whose attempts are traced.
+        self._began: dict[UUID, float] = {}
         self._patience_seconds = settings.worker_lease_seconds
         self._finisher = Finisher(
             flush_seconds=settings.finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
@@ -181,14 +183,18 @@ class Batch:
     def _allow(self, ctx: Context) -> None:
         """From here on the handler counts as started, and as stuck once its time is well over."""
         seconds = (ctx.timeout or self.job_type.timeout).total_seconds()
-        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], time.monotonic() + seconds)
+        now = time.monotonic()
+        if ctx.trace is not None and ctx.trace.is_sampled:
+            self._began[ctx.trigger_id] = now - self._claimed_at
+        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], now + seconds)
 
     def _take_outcome(self, ctx: Context, outcome: Outcome) -> None:
         self._renewer.set_deadline(self.hold.held[ctx.trigger_id], None)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
         seconds = time.monotonic() - self._claimed_at
-        self._finisher.add(self.rows[ctx.trigger_id], outcome, seconds=seconds)
+        began = self._began.get(ctx.trigger_id, 0.0)
+        self._finisher.add(self.rows[ctx.trigger_id], outcome, seconds=seconds, began=began, trace=ctx.trace)
         self.hold.done.add(ctx.trigger_id)
 
     def _context(self, row: Any, now: datetime) -> Context:

@@ -19,10 +19,12 @@ from jobs.core.policies import Bury, Delivery, after_failure
 from jobs.core.states import AttemptState, TriggerState
 from jobs.crash_points import crash_point
 from jobs.engine.endings import STALE, Ended, tell
+from jobs.engine.traces import Ran
 from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken, Finish
 from jobs.telemetry import get_logger
+from jobs.telemetry.traces.w3c import TraceContext
 from jobs.wakeups import wake_beats
 
 log = get_logger()
@@ -113,9 +115,20 @@ class Finisher:
         self._since = 0.0
         self.counts: Counter[str] = Counter()
 
-    def add(self, row: Any, outcome: Outcome, *, seconds: float) -> None:
-        """Gather one outcome of the claimed ``row``, ``seconds`` after its claim; it is written with the next flush."""
-        item = _Ending(Ended(row, to_finish(row, outcome), seconds), outcome.pause_job)
+    def add(
+        self,
+        row: Any,
+        outcome: Outcome,
+        *,
+        seconds: float,
+        began: float = 0.0,
+        trace: TraceContext | None = None,
+    ) -> None:
+        """Gather one outcome of the claimed ``row``, ``seconds`` after its claim; it is written with the next flush.
+        ``began``: after so many seconds its handler did. ``trace``: the one that the attempt is part of.
+        """
+        ran = Ran(began, seconds, time.monotonic())
+        item = _Ending(Ended(row, to_finish(row, outcome), ran, trace), outcome.pause_job)
         with self._lock:
             if not self._gathered:
                 self._since = time.monotonic()
@@ -193,4 +206,4 @@ def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
     log.error("outcome refused", error=str(error).strip().splitlines()[:1], outcome=finish.state.value, **ids)
     if instead:  # its lease runs out, and reap says what becomes of it
         return ()
-    return [_Ending(Ended(row, to_finish(row, unwritable(error)), ended.seconds), False, instead=True)]
+    return [_Ending(ended._replace(finish=to_finish(row, unwritable(error))), False, instead=True)]

@@ -1,0 +1,424 @@
+"""Spans: what a viewer is shown of a firing, from when it was due to its end, whoever made its attempts."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from opentelemetry import trace as otel
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from jobs.engine import endings
+from jobs.engine.reaper import reap_leases
+from jobs.engine.traces import trace_of
+from jobs.handlers.context import Context
+from jobs.models import Trigger
+from jobs.store import lifecycle
+from jobs.telemetry import traces
+from jobs.telemetry.traces import spans as recording
+from jobs.telemetry.traces.spans import CLOSE_SECONDS, MAX_A_SECOND, MAX_ASKED_FOR, Recorder
+from jobs.telemetry.traces.w3c import TraceContext, read
+from stage.waiting import patience
+from tests import factories
+from tests.engine.conftest import Perform, queued
+from tests.factories import ANYONE, SECOND
+from tests.interfaces.api.test_traces import TRACE_ID, TRACEPARENT
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Register = Callable[..., str]
+Spans = Callable[[], list[ReadableSpan]]
+Lines = Callable[[], list[dict[str, Any]]]
+CALLERS_SPAN = TRACEPARENT.split("-")[2]
+UNSAMPLED = TRACEPARENT[:-2] + "00"
+STEPS = ["materialize", "dispatch", "claim", "handler", "finish", "firing"]
+TWICE = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 60, "jitter": "none"}
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spans]]:
+    """Have spans recorded, under a sampler; returns what gives those that were."""
+    made: list[Recorder] = []
+
+    def begin(sampler: str = "", ratio: str = "") -> Spans:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler or "parentbased_always_on")
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
+        exporter = InMemorySpanExporter()
+        made.append(Recorder(exporter))
+        monkeypatch.setattr(traces, "_on", True)
+        monkeypatch.setattr(traces, "_recorder", made[-1])
+
+        def recorded() -> list[ReadableSpan]:
+            made[-1].flush()
+            return list(exporter.get_finished_spans())
+
+        return recorded
+
+    yield begin
+    for recorder in made:
+        recorder.close()
+
+
+@pytest.fixture
+def spans(record: Callable[..., Spans]) -> Spans:
+    return record()
+
+
+def names(spans: list[ReadableSpan]) -> list[str]:
+    return [span.name for span in spans]
+
+
+def trace_ids(spans: list[ReadableSpan]) -> set[str]:
+    return {f"{span.context.trace_id:032x}" for span in spans}
+
+
+def span_id(span: ReadableSpan) -> str:
+    return f"{span.context.span_id:016x}"
+
+
+def parent_id(span: ReadableSpan) -> str:
+    return f"{span.parent.span_id:016x}" if span.parent else ""
+
+
+def named(spans: list[ReadableSpan], name: str) -> ReadableSpan:
+    [one] = [span for span in spans if span.name == name]
+    return one
+
+
+def instant(nanoseconds: int | None) -> datetime:
+    assert nanoseconds is not None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+
+
+class TestAFiring:
+    def test_is_told_from_when_it_was_due_to_its_end(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        told: list[Any] = []
+        name = handler(lambda ctx, _: told.append(ctx.trace))
+        now = factories.now()
+        trigger = queued(
+            name, due_at=now - 9 * SECOND, created_at=now - 7 * SECOND, queued_at=now - 2 * SECOND
+        )
+        perform(trigger)
+        found = spans()
+        assert names(found) == STEPS
+        assert len(trace_ids(found)) == 1
+        firing = named(found, "firing")
+        assert parent_id(firing) == ""
+        assert {parent_id(span) for span in found if span is not firing} == {span_id(firing)}
+        # Each step begins where the one before it ended; the handler had to wait for its process.
+        for before, after in pairwise(found[:3]):
+            assert before.end_time == after.start_time
+        assert named(found, "handler").start_time >= named(found, "claim").end_time
+        assert named(found, "handler").end_time == named(found, "finish").start_time
+        assert (firing.start_time, firing.end_time) == (found[0].start_time, named(found, "finish").end_time)
+        row, [attempt] = factories.row(trigger), factories.attempts(trigger)
+        assert instant(firing.start_time) == row["due_at"]
+        assert instant(named(found, "materialize").end_time) == row["created_at"]
+        assert instant(named(found, "dispatch").end_time) == row["queued_at"]
+        assert instant(named(found, "claim").end_time) == attempt.started_at
+        assert abs(instant(firing.end_time) - row["finished_at"]) < 5 * SECOND
+        assert (
+            dict(firing.attributes or {}).items()
+            >= {
+                "carillon.trigger_id": str(trigger.id),
+                "carillon.job_id": str(trigger.job_id),
+                "carillon.job_type": name,
+                "carillon.tenant": trigger.job.tenant.slug,
+                "carillon.state": "succeeded",
+            }.items()
+        )
+        assert [(told[0].trace_id, told[0].span_id)] == [
+            (*trace_ids(found), span_id(named(found, "handler")))
+        ]
+
+    def test_that_was_put_on_record_ahead_of_time_does_not_begin_there(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        """A minute of look-ahead would hide the milliseconds that matter."""
+        now = factories.now()
+        trigger = queued(handler(lambda ctx, _: None), created_at=now - 60 * SECOND, due_at=now - SECOND)
+        perform(trigger)
+        materialize = named(spans(), "materialize")
+        assert instant(materialize.start_time) == instant(materialize.end_time) == trigger.due_at
+        assert str(materialize.attributes["carillon.created_at"]) < f"{now - 50 * SECOND:%Y-%m-%dT%H:%M:%S}"
+
+    def test_of_a_caller_is_part_of_the_callers_trace(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        perform(queued(handler(lambda ctx, _: None), trace=f"{TRACEPARENT} congo=t61"))
+        found = spans()
+        assert (trace_ids(found), parent_id(named(found, "firing"))) == ({TRACE_ID}, CALLERS_SPAN)
+        assert named(found, "handler").context.trace_state.to_header() == "congo=t61"
+
+    def test_whose_caller_is_not_sampled_leaves_no_span_and_says_so(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        told: list[Any] = []
+        perform(queued(handler(lambda ctx, _: told.append(ctx.trace)), trace=UNSAMPLED))
+        assert spans() == []
+        assert told[0].traceparent == UNSAMPLED
+
+    def test_that_is_not_sampled_is_in_no_trace(
+        self, perform: Perform, handler: Register, record: Callable[..., Spans]
+    ) -> None:
+        spans, told = record("parentbased_always_off"), list[Any]()
+        perform(queued(handler(lambda ctx, _: told.append((ctx.trace, ctx.trace_id)))))
+        assert (spans(), told) == ([], [(None, "")])
+
+    def test_of_one_message_has_a_trace_of_its_own(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        name = handler(lambda ctx, _: time.sleep(0.02), batch_size=3)
+        job = factories.make_job(job_type=name)
+        perform(*(factories.make_trigger(job, "queued") for _ in range(3)))
+        found = spans()
+        assert len(trace_ids(found)) == 3
+        handlers = sorted((span.start_time, span.end_time) for span in found if span.name == "handler")
+        assert all(ended <= began for (_, ended), (began, _) in pairwise(handlers))
+
+    def test_that_is_retried_is_one_trace(self, perform: Perform, handler: Register, spans: Spans) -> None:
+        trigger = queued(handler(lambda ctx, _: 1 / 0), retry_policy=TWICE)
+        perform(trigger)
+        assert names(spans()) == STEPS[:-1]
+        Trigger.objects.filter(id=trigger.id).update(state="queued", fence=2, queued_at=factories.now())
+        trigger.refresh_from_db()
+        perform(trigger)
+        found = spans()
+        assert names(found) == [*STEPS[:-1], *STEPS[1:]]
+        assert len(trace_ids(found)) == 1
+        firing = named(found, "firing")
+        assert {parent_id(span) for span in found if span is not firing} == {span_id(firing)}
+        assert len({span_id(span) for span in found}) == len(found)
+        assert firing.start_time == min(span.start_time or 0 for span in found)
+        assert (firing.status.status_code, firing.status.description) == (StatusCode.ERROR, "exhausted")
+        errors = [span.status.description for span in found if span.name == "handler"]
+        assert errors == ["exception"] * 2
+
+    def test_that_is_replayed_begins_a_trace(self, perform: Perform, handler: Register, spans: Spans) -> None:
+        trigger = queued(handler(lambda ctx, _: None))
+        perform(trigger)
+        lifecycle.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
+        Trigger.objects.filter(id=trigger.id).update(state="queued", fence=2, queued_at=factories.now())
+        trigger.refresh_from_db()
+        perform(trigger)
+        first, again = spans()[:6], spans()[6:]
+        assert names(again) == ["dispatch", "claim", "handler", "finish", "firing"]
+        assert trace_ids(first).isdisjoint(trace_ids(again))
+        assert named(again, "firing").start_time == named(again, "dispatch").start_time
+
+    def test_that_asks_another_program_says_so(
+        self, perform: Perform, handler: Register, spans: Spans
+    ) -> None:
+        perform(queued(handler(lambda ctx, _: None, target=lambda _: "api.example")))
+        perform(queued(handler(lambda ctx, _: None, sends_to=lambda _: "queue")))
+        kinds = [span.kind for span in spans() if span.name == "handler"]
+        assert kinds == [SpanKind.CLIENT, SpanKind.PRODUCER]
+
+
+class TestALostAttempt:
+    def test_is_told_by_whoever_reaps_it(self, handler: Register, spans: Spans) -> None:
+        job = factories.make_job(job_type=handler(lambda ctx, _: None), retry_policy=TWICE)
+        past = factories.now() - SECOND
+        _, attempt = factories.make_running(job, lease_expires_at=past)
+        assert reap_leases(leadership=ANYONE, limit=10) == 1
+        found = spans()
+        assert names(found) == ["materialize", "dispatch", "claim", "handler"]
+        lost = named(found, "handler")
+        assert (lost.status.description, instant(lost.start_time)) == ("lease_expired", attempt.started_at)
+
+    def test_that_was_the_last_ends_the_firing(self, handler: Register, spans: Spans) -> None:
+        job = factories.make_job(job_type=handler(lambda ctx, _: None), delivery="at_most_once")
+        factories.make_running(job, lease_expires_at=factories.now() - SECOND, trace=TRACEPARENT)
+        reap_leases(leadership=ANYONE, limit=10)
+        firing = named(spans(), "firing")
+        assert (firing.status.description, trace_ids(spans())) == ("lost", {TRACE_ID})
+
+    def test_is_not_told_again_by_its_worker(self, perform: Perform, handler: Register, spans: Spans) -> None:
+        def be_overtaken(ctx: Context, _: Any) -> None:
+            Trigger.objects.filter(id=ctx.trigger_id).update(fence=ctx.fence + 1, state="pending")
+
+        perform(queued(handler(be_overtaken)))
+        assert spans() == []
+
+
+class TestARecorderThatFails:
+    def test_costs_no_outcome(
+        self, perform: Perform, handler: Register, spans: Spans, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any) -> None:
+            raise RuntimeError("broken")
+
+        monkeypatch.setattr(Recorder, "record", fail)
+        triggers = [queued(handler(lambda ctx, _: None)) for _ in range(2)]
+        assert perform(*triggers) == {"succeeded": 2}
+        [line] = [line for line in lines() if line["event"] == "spans not recorded"]
+        assert line["error"] == "broken"
+
+
+class TestWhatAHandlerRecordsItself:
+    def test_is_part_of_its_attempt(self, perform: Perform, handler: Register, spans: Spans) -> None:
+        current: list[tuple[str, str]] = []
+
+        def note() -> None:
+            context = otel.get_current_span().get_span_context()
+            current.append((f"{context.trace_id:032x}", f"{context.span_id:016x}"))
+
+        async def aloud(ctx: Context, _: Any) -> None:
+            note()
+
+        perform(queued(handler(lambda ctx, _: note()), trace=TRACEPARENT))
+        perform(queued(handler(aloud), trace=TRACEPARENT))
+        told = [(TRACE_ID, span_id(span)) for span in spans() if span.name == "handler"]
+        assert current == told
+        assert not otel.get_current_span().get_span_context().is_valid
+
+
+class TestLines:
+    def test_of_an_ended_attempt_name_the_trace(
+        self, perform: Perform, handler: Register, spans: Spans, lines: Lines
+    ) -> None:
+        perform(queued(handler(lambda ctx, _: None)))
+        [line] = [line for line in lines() if line["event"] == "succeed"]
+        assert {line["trace_id"]} == trace_ids(spans())
+
+
+def an_attempt(number: int, trace: str | None = None, tenant: str = "acme") -> Any:
+    ids = {"id": UUID(int=number << 64 | 1 << 63), "attempt_id": UUID(int=number << 64 | 1 << 63 | 1)}
+    return SimpleNamespace(**ids, trace=trace, tenant=tenant, replay_count=0)
+
+
+def sampled(rows: list[Any]) -> list[bool]:
+    told = [trace_of(row) for row in rows]
+    return [trace is not None and trace.is_sampled for trace in told]
+
+
+class TestSampling:
+    def test_takes_its_share_and_each_process_the_same(
+        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recording, "MAX_A_SECOND", 2000)
+        rows = [an_attempt(number) for number in range(2000)]
+        record("parentbased_traceidratio", "0.1")
+        taken = sampled(rows)
+        assert 120 <= sum(taken) <= 280
+        record("parentbased_traceidratio", "0.1")
+        assert sampled(rows) == taken
+
+    def test_switched_off_takes_none(self, record: Callable[..., Spans]) -> None:
+        record("always_off")
+        assert not any(sampled([an_attempt(1), an_attempt(2, TRACEPARENT)]))
+
+    def test_by_parents_heeds_them_and_by_ratio_alone_does_not(self, record: Callable[..., Spans]) -> None:
+        attempts = [an_attempt(1, TRACEPARENT), an_attempt(2, UNSAMPLED), an_attempt(3)]
+        record("parentbased_always_off")
+        assert sampled(attempts) == [True, False, False]
+        record("parentbased_traceidratio", "0")
+        assert sampled(attempts) == [True, False, False]
+        record("traceidratio", "1")
+        assert sampled(attempts) == [True, True, True]
+        record("always_on")
+        assert sampled(attempts) == [True, True, True]
+
+    def test_agrees_with_the_sdks_own(
+        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recording, "MAX_A_SECOND", 2000)
+        record("traceidratio", "0.3")
+        recorder, ids = traces.recorder(), random.Random(7)
+        assert recorder is not None
+        for _ in range(500):
+            trace_id = ids.getrandbits(128)
+            theirs = recorder._provider.sampler.should_sample(None, trace_id, "firing").decision.is_sampled()
+            assert recorder.samples(f"{trace_id:032x}", caller=None, tenant="acme") == theirs
+
+    def test_stops_where_a_process_has_recorded_enough(
+        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 1.5))
+        record()
+        assert sum(sampled([an_attempt(number) for number in range(500)])) == MAX_A_SECOND
+
+    def test_of_a_tenant_that_marks_all_its_calls_leaves_room_for_others(
+        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 1.5))
+        record("parentbased_traceidratio", "1")
+        flood = sampled([an_attempt(number, TRACEPARENT) for number in range(500)])
+        assert (sum(flood), all(flood[:MAX_ASKED_FOR])) == (MAX_ASKED_FOR, True)
+        assert sampled([an_attempt(1, TRACEPARENT, "other"), an_attempt(2)]) == [True, True]
+        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 2.5))
+        assert sampled([an_attempt(1, TRACEPARENT)]) == [True]
+
+
+def one_span(recorder: Recorder) -> None:
+    now = datetime.now(UTC)
+    context = read(TRACEPARENT)
+    assert isinstance(context, TraceContext)
+    recorder.record(context, [recording.Span("firing", "00000000000000a1", "", now, now, {})])
+
+
+class TestACollector:
+    def test_that_is_away_costs_one_line(self, monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        recorder = Recorder()
+        for _ in range(3):
+            one_span(recorder)
+            recorder.flush()
+        recorder.close()
+        [line] = [line for line in lines() if "collector" in line["event"] or "export" in line["event"]]
+        assert (line["event"], line["spans"]) == ("collector of traces away", 1)
+
+    def test_that_never_answers_does_not_hold_up_the_end_of_a_process(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+            recorder = Recorder()
+            one_span(recorder)
+            began = time.monotonic()
+            recorder.close()
+            assert time.monotonic() - began < 10 * CLOSE_SECONDS * patience
+
+
+class TestTheEndOfAProcess:
+    def test_sends_what_is_left(self, perform: Perform, handler: Register, spans: Spans) -> None:
+        perform(queued(handler(lambda ctx, _: None)))
+        endings.tell_the_rest()
+        perform(queued(handler(lambda ctx, _: None)))
+        assert names(spans()) == STEPS
+
+
+class TestSwitchedOff:
+    def test_nothing_of_opentelemetry_is_imported(self) -> None:
+        """Nor told of: an attempt without a caller's trace is part of none."""
+        script = (
+            "import sys, types, django; django.setup()\n"
+            "import jobs.api.urls, jobs.tasks, jobs.engine.beat, jobs.engine.worker\n"
+            "from jobs.engine.traces import trace_of\n"
+            "assert trace_of(types.SimpleNamespace(trace=None)) is None\n"
+            # The client of Redis looks for the rest by itself.
+            "ours = ('opentelemetry.sdk.trace', 'opentelemetry.exporter', 'opentelemetry.proto')\n"
+            "print([name for name in sys.modules if name.startswith(ours)])"
+        )
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("OTEL_")}
+        environment["DJANGO_SETTINGS_MODULE"] = "scheduler_project.settings"
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
