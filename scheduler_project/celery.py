@@ -22,7 +22,7 @@ from celery.signals import (
 from kombu import Queue
 
 from jobs.broker import use_for_redis
-from jobs.telemetry import get_logger, logging_config
+from jobs.telemetry import get_logger, keep_prints, logging_config
 from scheduler_project.processes import collector
 from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
 from scheduler_project.worker import flower
@@ -75,6 +75,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     _own_sessions()
     import_module("aiohttp")
     db.keep_plans()
+    keep_prints()
     pool = _supported_pool(sender)
     _guard(pool)
     if pool != "prefork":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kombu import Queue
 
-from jobs.core.states import JobStatus, TriggerState
+from jobs.core.states import AttemptState, JobStatus, TriggerState
 from jobs.telemetry import logging_config
 from jobs.telemetry.traces import traces_config
 from scheduler_project import environment, tracing
@@ -155,6 +155,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),
+        "AttemptStateEnum": list(AttemptState),
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
         "OriginEnum": "jobs.models.Origin.values",
     },

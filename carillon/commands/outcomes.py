@@ -18,10 +18,11 @@ from carillon.output import (
     print_object,
     print_rows,
     say,
+    shown,
     terminal_width,
     write,
 )
-from carillon.reference import job_id, trigger_path
+from carillon.reference import TriggerId, job_id, trigger_path
 
 _OUTCOMES = ("succeeded", "dead", "skipped", "cancelled")
 #: Which of these there are: the first of a job, the second of a tenant.
@@ -94,6 +95,28 @@ def attempts(
         path = f"/jobs/{job_id(client, job)}/attempts"
     rows = client.rows(path, limit=None if everything else limit + 1, **filters)
     print_rows(page_of(rows, limit=limit, everything=everything), _ATTEMPT_COLUMNS, output=output)
+
+
+def printed(
+    trigger: TriggerId,
+    number: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of which attempt; without it, of the latest that printed anything."),
+    ] = None,
+) -> None:
+    """Print what the handler of a trigger printed."""
+    client = connect()
+    for attempt in client.rows(
+        f"{trigger_path(trigger)}/attempts", limit=None, fields="id,number,output_bytes"
+    ):
+        if attempt["number"] == number if number is not None else attempt["output_bytes"]:
+            write(shown(client.get(f"/attempts/{attempt['id']}", fields="output")["output"]))
+            return
+    if number is not None:
+        raise Misuse(
+            f"There is no attempt {number}; `carillon attempts --trigger {trigger}` shows what there is."
+        )
+    say("Nothing was kept of what it printed.")
 
 
 def _summary(answer: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import ENDED, JobStatus, TriggerState
-from jobs.models import Change, Trigger
+from jobs.models import Attempt, Change, Trigger
 from jobs.models.trigger import DEAD_LETTERS
 from jobs.store import db, lifecycle, trail
 from jobs.wakeups import wake_beats
@@ -31,6 +31,15 @@ def find_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
     if trigger is None:
         raise NotFound("There is no such trigger.")
     return trigger
+
+
+def find_attempt(*, tenant: Tenant, attempt_id: UUID | str) -> Attempt:
+    """The attempt of that id with its output, for reading. Raises ``NotFound``."""
+    wanted = parse_id(attempt_id, "attempt")
+    attempt = Attempt.objects.defer(None).filter(tenant_id=tenant.id, id=wanted).first()
+    if attempt is None:
+        raise NotFound("There is no such attempt.")
+    return attempt
 
 
 def cancel_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:

@@ -62,6 +62,7 @@ class AttemptAdmin(ReadOnlyAdmin):
                     "error_message",
                     "excerpt",
                     "shown_traceback",
+                    "shown_output",
                 )
             },
         ),
@@ -134,3 +135,7 @@ class AttemptAdmin(ReadOnlyAdmin):
     @admin.display(description="traceback")
     def shown_traceback(self, attempt: Attempt) -> str:
         return text_cell(attempt.traceback)
+
+    @admin.display(description="output")
+    def shown_output(self, attempt: Attempt) -> str:
+        return text_cell(attempt.output)

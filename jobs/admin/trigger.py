@@ -23,6 +23,7 @@ from jobs.admin.shared.cells import (
     json_cell,
     result_url,
     state_label,
+    text_cell,
     trigger_link,
 )
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
@@ -214,8 +215,14 @@ def explained(trigger: Trigger) -> dict[str, Any]:
 
 
 def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
-    """The trigger's attempts for its page, the latest first; at most ``MAX_ATTEMPTS_SHOWN``."""
-    latest = Attempt.objects.filter(trigger_id=trigger.id).order_by("-number", "-started_at")
+    """The trigger's attempts for its page, the latest first; at most ``MAX_ATTEMPTS_SHOWN``.
+
+    What the latest of them printed that printed anything is shown; the others tell how much it was.
+    """
+    latest: list[Any] = list(
+        Attempt.objects.filter(trigger_id=trigger.id).order_by("-number", "-started_at")[:MAX_ATTEMPTS_SHOWN]
+    )
+    spoke = [attempt for attempt in latest if attempt.output_bytes][:1]
     return [
         {
             "attempt": attempt,
@@ -224,6 +231,7 @@ def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
             "duration": duration_cell(attempt.duration),
             "flower_url": attempt.celery_task_id and flower_url(attempt.celery_task_id),
             "result_url": attempt.celery_task_id and result_url(attempt.celery_task_id),
+            "output": text_cell(attempt.output, scrolls=True) if attempt in spoke else "",
         }
-        for attempt in latest[:MAX_ATTEMPTS_SHOWN]
+        for attempt in latest
     ]

@@ -36,6 +36,7 @@ urlpatterns = [
     path("triggers/<uuid:trigger_id>/replay", triggers.TriggerReplayView.as_view(), name="trigger-replay"),
     path("stats", outcomes.TenantStatsView.as_view(), name="stats"),
     path("attempts", outcomes.AttemptsView.as_view(), name="attempts"),
+    path("attempts/<uuid:attempt_id>", outcomes.AttemptView.as_view(), name="attempt"),
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
     path("operations", bulk.OperationsView.as_view(), name="operations"),

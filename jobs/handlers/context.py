@@ -17,6 +17,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
 from jobs.handlers.outcome import BadReport, Cancelled, HandlerError, Permanent
 from jobs.handlers.placeholders import may_be_sent, not_for
+from jobs.telemetry.output import Output
 from jobs.telemetry.traces.w3c import TraceContext
 
 MAX_CHECKPOINT_BYTES = 65_536
@@ -82,6 +83,7 @@ class Context:
     secret_hosts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     queues: Sequence[str] = ()
     trace: TraceContext | None = None
+    output: Output = field(default_factory=Output, repr=False)
     cancel_event: Flag = field(default_factory=Flag, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
@@ -156,6 +158,13 @@ class Context:
                 )
             check_json(state, field="checkpoint", max_bytes=MAX_CHECKPOINT_BYTES)
         self.on_checkpoint(state)
+
+    def log(self, message: object) -> None:
+        """Keep a line with the attempt, where API and console show it, and nowhere else. From any thread.
+
+        Of more than 64 KiB an attempt the middle is left out. What is logged after the handler has ended is dropped.
+        """
+        self.output.line(str(message))
 
     def once(self, key: str, using: Any = None) -> bool:
         """Whether to make the effect that ``key`` names: True once for this firing, over all attempts and replays.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
+from jobs.telemetry.output import Said
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -94,7 +95,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one attempt ended. ``permanent`` and ``retry_after`` matter for failures only.
+    """How one attempt ended. ``permanent`` and ``retry_after`` matter for failures only; ``said``: its output.
 
     What is no success has an ``error_code``, if need be its ``kind``: by that it is indexed.
     """
@@ -110,6 +111,7 @@ class Outcome:
     response_excerpt: str = ""
     retry_after: timedelta | None = None
     pause_job: bool = False
+    said: Said | None = None
 
     def __post_init__(self) -> None:
         if self.kind != "succeeded" and not self.error_code:
@@ -167,6 +169,7 @@ def rebounded(outcome: Outcome) -> Outcome:
             message=f"With the names of secrets in place of their values the result cannot be stored: {problem}",
             http_status=outcome.http_status,
             response_excerpt=outcome.response_excerpt,
+            said=outcome.said,
         )
     return replace(
         outcome,

@@ -18,6 +18,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 from yarl import URL
 
 from jobs.handlers.outcome import Outcome, rebounded
+from jobs.telemetry.output import Said, cleaned
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}\}")
 #: A target names an address of IPv6 without them.
@@ -85,8 +86,25 @@ def hide(outcome: Outcome, values: Mapping[str, str]) -> Outcome:
             traceback=forms.hidden(outcome.traceback),
             response_excerpt=forms.hidden(outcome.response_excerpt),
             result=_hidden_deep(outcome.result, forms),
+            said=_hidden_in(outcome.said, forms),
         )
     )
+
+
+def hide_in(said: Said | None, values: Mapping[str, str]) -> Said | None:
+    """The same for what a handler said whose outcome is not known."""
+    return _hidden_in(said, Forms(values)) if said and values else said
+
+
+def _hidden_in(said: Said | None, forms: "Forms") -> Said | None:
+    """Beginning and end by themselves: where one was cut there may be a piece of a value.
+
+    Cleaned before: a value shows where something is taken out of its middle.
+    """
+    if said is None:
+        return None
+    head, tail = (forms.hidden(cleaned(text)) for text in (said.head, said.tail))
+    return Said(head, said.left_out, tail)
 
 
 class Forms:
@@ -150,7 +168,7 @@ def _run(text: str, at: int, form: str, place: int, *, least: int) -> tuple[int,
 
 def forms_of(value: str) -> set[str]:
     """What a value may look like once clients, servers and logs have had it: encoded, decoded, escaped."""
-    decoded = {value, unquote(value), unquote_plus(value), *_from_base64(value)}
+    decoded = {value, cleaned(value), unquote(value), unquote_plus(value), *_from_base64(value)}
     forms = decoded | {form for text in decoded for form in _encoded(text)}
     # A value as short as a word would be found everywhere.
     return {form for form in forms if len(form) >= _MIN_FORM}

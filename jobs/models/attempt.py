@@ -1,10 +1,19 @@
 """Attempt: one try at one trigger, by one worker, under one fence (DESIGN §5)."""
 
 from django.db import models
+from django.db.models.functions import Coalesce
 
 from jobs.core.states import AttemptState
 from jobs.models.fields import choices, new_id
 from jobs.models.trigger import Trigger
+
+
+class _WithoutOutput(models.Manager["Attempt"]):
+    """Rows come with how many bytes their output has, not with the output: a page of them would be megabytes."""
+
+    def get_queryset(self) -> models.QuerySet["Attempt"]:
+        size = Coalesce(models.Func("output", function="octet_length", output_field=models.IntegerField()), 0)
+        return super().get_queryset().defer("output").annotate(output_bytes=size)
 
 
 class Attempt(models.Model):
@@ -35,6 +44,10 @@ class Attempt(models.Model):
     response_excerpt = models.TextField(blank=True)
     #: How many other triggers its worker claimed with it, and so had in hand at first.
     claimed_with = models.PositiveIntegerField(default=0, db_default=0)
+    #: What its handler said (``telemetry.output``); null: nothing. A row that was read has ``output_bytes`` besides.
+    output = models.TextField(null=True, editable=False)
+
+    objects = _WithoutOutput()
 
     class Meta:
         managed = False

@@ -80,7 +80,16 @@ class AttemptShape(Shown):
     traceback: str
     http_status: int | None
     response_excerpt: str
+    output_bytes: int
+    """How long what it printed is; 0: nothing was kept."""
     claimed_with: int
+
+
+class OneAttempt(AttemptShape):
+    """An attempt by itself."""
+
+    output: Annotated[str, BeforeValidator(lambda kept: kept or "")]
+    """What its handler printed, 64 KiB at most: of more the middle is left out."""
 
 
 class ExtentShape(Shown):

@@ -117,7 +117,12 @@ def _storable(max_bytes: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-class SentReport(_Held):
+class _Speaks(_Held):
+    output: str | None = None
+    """All that it has printed so far; what was sent before is replaced. Of more than 64 KiB the middle is left out."""
+
+
+class SentReport(_Speaks):
     model_config = ConfigDict(title="Report")
     progress: Progress | None = None
     checkpoint: Annotated[dict[str, Any], _storable(MAX_CHECKPOINT_BYTES)] | None = None
@@ -155,7 +160,7 @@ class Error(_Sent):
     traceback: str = ""
 
 
-class Success(_Held):
+class Success(_Speaks):
     outcome: Literal["succeeded"]
     result: Annotated[Any, _storable(outcomes.MAX_RESULT_BYTES)] = None
     """At most 64 KiB."""
@@ -164,7 +169,7 @@ class Success(_Held):
         return Outcome("succeeded", result=self.result)
 
 
-class Failure(_Held):
+class Failure(_Speaks):
     hints = {"result": "Belongs to a success; leave it out."}
     outcome: Literal["failed"]
     error: Error = Field(default_factory=Error)
@@ -195,7 +200,7 @@ class Failure(_Held):
         )
 
 
-class Stopped(_Held):
+class Stopped(_Speaks):
     hints = Failure.hints
     outcome: Literal["cancelled"]
 

@@ -54,6 +54,7 @@ class Finish(NamedTuple):
     watched: bool = False
     tenant_id: int = 0
     job_type: str = ""
+    output: str | None = None
 
     @property
     def succeeds(self) -> bool:
@@ -232,6 +233,7 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         tracebacks=_sparse([f.traceback for f in finishes]),
         http_statuses=_sparse([f.http_status for f in finishes]),
         response_excerpts=_sparse([f.response_excerpt for f in finishes]),
+        outputs=_sparse([f.output for f in finishes]),
     )
     states = {row.id: _STATES[row.state] for row in rows}
     activity.count_finished(finishes, states, {row.id: row.seconds for row in rows})
@@ -247,6 +249,7 @@ def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
         result=_json_or_null(finish.result),
         http_status=finish.http_status,
         response_excerpt=finish.response_excerpt,
+        output=finish.output,
     )
     states = {row.id: TriggerState.SUCCEEDED for row in rows}
     activity.count_finished([finish], states, {row.id: row.seconds for row in rows})

@@ -50,6 +50,20 @@ def hold(*, tenant_id: int, tokens: Sequence[ClaimToken]) -> list[Any]:
     return _SQL["held"](ids=ids, fences=[token.fence for token in tokens], tenant_id=tenant_id)
 
 
+def keep_output(outputs: Sequence[tuple[Any, str]]) -> None:
+    """Keep what attempts have said so far: for each its row of ``hold``, and the text. May be repeated."""
+    if not outputs:
+        return
+    started_ats = [row.attempt_started_at for row, _ in outputs]
+    _SQL["keep_output"](
+        attempt_ids=[row.attempt_id for row, _ in outputs],
+        attempt_started_ats=started_ats,
+        first_started_at=min(started_ats),
+        last_started_at=max(started_ats),
+        outputs=[output for _, output in outputs],
+    )
+
+
 def keep_type(job_type: str) -> bool:
     """Keep a pull type from being deleted until the transaction ends. False: there is none."""
     return bool(_SQL["keep_type"](job_type=job_type))

@@ -62,13 +62,17 @@ def recovery_of(row: Any, *, charged: bool) -> Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The recovery of a trigger that a stuck process has claimed. ``suspect``: its handler had started."""
+    """The recovery of a trigger that a stuck process has claimed. ``suspect``: its handler had started.
+
+    ``output``: what the handler said.
+    """
 
     recovery: Recovery
     suspect: bool
     attempt_state: AttemptState
     error_code: str
     error_message: str
+    output: str | None = None
 
 
 def expired_leases(*, limit: int) -> list[Any]:
@@ -107,6 +111,7 @@ def give_up(releases: Sequence[Release]) -> list[Any]:
             attempt_states=[release.attempt_state.value for release in releases],
             error_codes=[release.error_code for release in releases],
             error_messages=[release.error_message for release in releases],
+            outputs=[release.output for release in releases],
         )
         _note_ends(rows)
         activity.count_released(rows)

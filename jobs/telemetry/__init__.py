@@ -2,9 +2,10 @@
 
 ``log = get_logger()`` then ``log.info("claim", trigger_id=…, fence=…)``: the event is the verb of DESIGN §1, everything
 else is a key. ``bound(...)`` adds keys (worker, tenant) to all events of a block; while a handler runs, every line of
-its thread or task carries the ids of its attempt (``carrying``, ``carry``), and every line of a
-request its id (``carry_request``). Console or JSON, by
-``CARILLON_LOG_FORMAT``. An ``Outage`` tells of what is away, ``Sampled`` of what happens too often for a line each.
+its thread or task carries the ids of its attempt (``carrying``, ``carry``), and every line of a request its id
+(``carry_request``). What a handler logs or prints is kept with its attempt, too (``keeping``, ``prints``). Console or
+JSON, by ``CARILLON_LOG_FORMAT``. An ``Outage`` tells of what is away, ``Sampled`` of what happens too often for a line
+each.
 """
 
 from jobs.telemetry.context import (
@@ -18,6 +19,7 @@ from jobs.telemetry.context import (
 )
 from jobs.telemetry.lines import FORMATS, NAME, formatter, get_logger, logging_config, shape_of
 from jobs.telemetry.outage import OUTAGE_LINE_SECONDS, Outage
+from jobs.telemetry.prints import keep_prints
 from jobs.telemetry.sampling import Sampled
 
 __all__ = (
@@ -35,6 +37,7 @@ __all__ = (
     "current_request_id",
     "formatter",
     "get_logger",
+    "keep_prints",
     "logging_config",
     "shape_of",
 )

@@ -14,13 +14,14 @@ from uuid import UUID
 import structlog
 
 from jobs.telemetry import traces
+from jobs.telemetry.output import Output
 from jobs.telemetry.traces.w3c import TraceContext
 
 bound = structlog.contextvars.bound_contextvars
 
 
 class AttemptIds(Protocol):
-    """Of an attempt, what its lines carry. A handler's ``Context`` has it."""
+    """Of an attempt, what its lines carry, and where they are kept. A handler's ``Context`` has it."""
 
     tenant: str
     job_id: UUID
@@ -28,8 +29,9 @@ class AttemptIds(Protocol):
     attempt_id: UUID
     attempt_number: int
     fence: int
-
     trace: TraceContext | None
+    #: Where what its handler says is kept.
+    output: Output
 
     @property
     def trace_id(self) -> str: ...
@@ -105,10 +107,15 @@ def _unbind(before: Context) -> None:
     structlog.contextvars.bind_contextvars(**before.run(structlog.contextvars.get_contextvars))
 
 
+def current_attempt() -> AttemptIds | None:
+    """The attempt that this thread or task works for; None where it works for none."""
+    attempt = _attempt.get()
+    return None if attempt is None or _is_loose_callback() else attempt
+
+
 def add_context(_: Any, __: str, event: Any) -> Any:
     """structlog's processor: adds what the current context carries. A key that the line has itself is left as it is."""
-    attempt = _attempt.get()
-    if attempt is not None and not _is_loose_callback():
+    if (attempt := current_attempt()) is not None:
         event.setdefault("tenant", attempt.tenant)
         event.setdefault("job_id", str(attempt.job_id))
         event.setdefault("trigger_id", str(attempt.trigger_id))

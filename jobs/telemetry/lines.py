@@ -8,6 +8,7 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
 from jobs.telemetry.context import add_context
+from jobs.telemetry.keeping import KeepLines
 
 NAME = "carillon"
 FORMATS = ("console", "json")
@@ -67,8 +68,8 @@ def logging_config(
             "version": 1,
             "disable_existing_loggers": False,
             "formatters": {"structlog": {"()": formatter, "log_format": log_format}},
-            "handlers": {"sink": sink | {"formatter": "structlog"}},
-            "root": {"handlers": ["sink"], "level": overall_level or "WARNING"},
+            "handlers": {"sink": sink | {"formatter": "structlog"}, "attempt": {"()": KeepLines}},
+            "root": {"handlers": ["sink", "attempt"], "level": overall_level or "WARNING"},
             "loggers": {name: {"level": least} for name, least in levels.items()},
         }
     )

@@ -152,3 +152,27 @@ class TestAttempts:
         assert refused.code == 1
         assert "Name a job as well" in refused.err
         assert "http_status" in carillon("attempts", "--http-status", "5xx").err
+
+
+class TestOutput:
+    @pytest.fixture
+    def spoke(self, job: Job) -> str:
+        """A trigger whose second attempt printed something, and whose third nothing."""
+        trigger = make_trigger(job, "dead")
+        for number, output in ((1, "first\n"), (2, "second\x9b2J\u202e\n"), (3, None)):
+            make_attempt(trigger, "failed", number=number, error_code="exception", output=output)
+        return str(trigger.id)
+
+    def test_is_what_the_latest_attempt_that_spoke_printed(self, carillon: Command, spoke: str) -> None:
+        assert carillon("output", spoke).out == "second\\u009b2J\\u202e\n"
+        assert carillon("output", spoke, "--number", "1").out == "first\n"
+
+    def test_of_the_silent_is_nothing(self, carillon: Command, job: Job) -> None:
+        ended = carillon("output", str(make_trigger(job, "dead").id))
+        assert (ended.code, ended.out) == (0, "")
+        assert "Nothing was kept" in ended.err
+
+    def test_of_what_there_is_not_is_refused(self, carillon: Command, spoke: str) -> None:
+        assert "no attempt 9" in carillon("output", spoke, "--number", "9").err
+        assert carillon("output", "018f0000-0000-7000-8000-000000000000").code == 3
+        assert carillon("output", "nightly").code == 2

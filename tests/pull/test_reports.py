@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from jobs.engine import endings
-from jobs.models import Job
+from jobs.models import Attempt, Job
+from jobs.telemetry.output import MAX_BYTES
 from tests.factories import HOUR, LEASE, MINUTE, SECOND, attempts, make_tenant, row, state_of
 from tests.interfaces.api.caller import Caller, faulty_fields
 from tests.pull.conftest import claim, claim_token, declare, pull_job, queued
@@ -256,3 +257,91 @@ class TestAWorkerThatIsKilled:
         clock(LEASE + SECOND)
         turn()
         assert [row(trigger)["crash_count"] for trigger in held] == [0, 0]
+
+
+class TestOutput:
+    @staticmethod
+    def kept(work: dict[str, Any]) -> str | None:
+        return Attempt.objects.get(id=work["attempt_id"]).output
+
+    def test_is_what_a_heartbeat_said_last_and_then_the_completion(
+        self, worker: Caller, work: dict[str, Any]
+    ) -> None:
+        for output, expected in (
+            ("one\n", "one\n"),
+            ("one\ntwo\n", "one\ntwo\n"),
+            (None, "one\ntwo\n"),
+            ("", "one\ntwo\n"),
+        ):
+            assert beat(worker, work, output=output) == "held"
+            assert self.kept(work) == expected
+        assert complete(worker, work, output="one\ntwo\nthree\n").status_code == 200
+        assert self.kept(work) == "one\ntwo\nthree\n"
+        assert complete(worker, work, output="other").status_code == 200
+        assert self.kept(work) == "one\ntwo\nthree\n"
+
+    @pytest.mark.parametrize(
+        ("outcome", "more"), [("succeeded", {}), ("failed", {"error": {"message": "no"}}), ("cancelled", {})]
+    )
+    def test_of_a_heartbeat_outlives_a_completion_without_any(
+        self, service: Caller, worker: Caller, work: dict[str, Any], outcome: str, more: dict[str, Any]
+    ) -> None:
+        beat(worker, work, output="said")
+        service.post(f"/triggers/{work['trigger_id']}/cancel")
+        assert complete(worker, work, outcome, **more).status_code == 200
+        assert self.kept(work) == "said"
+
+    def test_of_a_worker_that_died_is_what_it_said_last(
+        self, worker: Caller, work: dict[str, Any], clock: Clock, turn: Turn
+    ) -> None:
+        beat(worker, work, output="last words")
+        clock(2 * LEASE)
+        turn()
+        assert Attempt.objects.get(id=work["attempt_id"]).state == "lost"
+        assert self.kept(work) == "last words"
+        assert beat(worker, work, output="too late") == "lost"
+        assert self.kept(work) == "last words"
+        assert complete(worker, work, output="the end").status_code == 409
+        assert self.kept(work) == "the end"
+
+    def test_of_what_has_had_its_time_is_kept(
+        self, worker: Caller, work: dict[str, Any], clock: Clock
+    ) -> None:
+        clock(11 * MINUTE)
+        assert beat(worker, work, output="at the end") == "timed_out"
+        assert self.kept(work) == "at the end"
+
+    def test_is_cut_and_cleaned_as_of_a_handler(self, worker: Caller, work: dict[str, Any]) -> None:
+        beat(worker, work, output="\x1b[31mred\x1b[0m\r\n" + "é" * 100_000 + "end")
+        kept = self.kept(work) or ""
+        assert len(kept.encode()) <= MAX_BYTES
+        assert kept.startswith("red\né")
+        assert kept.endswith("éend")
+        assert "bytes left out" in kept
+
+    @pytest.mark.parametrize("output", [7, ["a"], {"a": 1}, True])
+    def test_that_is_no_text_is_refused_by_its_name(
+        self, worker: Caller, work: dict[str, Any], output: object
+    ) -> None:
+        answer = worker.post("/worker/heartbeat", {"triggers": [claim_token(work) | {"output": output}]})
+        assert faulty_fields(answer) == {"triggers[0].output"}
+        assert faulty_fields(complete(worker, work, output=output)) == {"output"}
+        assert self.kept(work) is None
+
+    def test_is_no_other_tenants_to_write(self, work: dict[str, Any]) -> None:
+        stranger = Caller(make_tenant(), scopes=("worker",))
+        assert beat(stranger, work, output="mine") == "lost"
+        assert complete(stranger, work, output="mine").status_code == 404
+        assert self.kept(work) is None
+
+    def test_of_many_is_each_ones_own(self, tenant: Any, worker: Caller) -> None:
+        job = pull_job(tenant)
+        for _ in range(3):
+            queued(job)
+        works = claim(worker, capacity=3)
+        reports = [claim_token(work) | {"output": work["trigger_id"]} for work in works]
+        reports[1] |= {"fence": 9}
+        assert worker.post("/worker/heartbeat", {"triggers": reports}).status_code == 200
+        assert [self.kept(work) for work in works] == [
+            works[0]["trigger_id"], None, works[2]["trigger_id"]
+        ]  # fmt: skip

@@ -287,6 +287,13 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "fences": s.some(1),
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
     },
+    "pull.keep_output": lambda s: {
+        "attempt_ids": s.ids,
+        "attempt_started_ats": s.some(s.now),
+        "first_started_at": s.now - HOUR,
+        "last_started_at": s.now,
+        "outputs": s.some("said"),
+    },
     "pull.keep_type": lambda s: {"job_type": "noop@1"},
     "queues.lock": lambda s: {"job_types": ["noop", "webhook"], "every": HOUR},
     "queues.open": lambda s: {"job_types": ["noop", "webhook"], "window": 5},
@@ -356,6 +363,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "result": None,
         "http_status": 200,
         "response_excerpt": "",
+        "output": None,
     },
     "execution.finish": lambda s: {
         "ids": s.ids,
@@ -369,6 +377,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "results": s.some(None),
         "attempt_states": s.some("succeeded"),
         "http_statuses": s.some(200),
+        "outputs": s.some("said"),
         **{
             name: s.some("")
             for name in (
@@ -556,6 +565,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "attempt_states": s.some("lost"),
         "error_codes": s.some("timeout"),
         "error_messages": s.some("stuck"),
+        "outputs": s.some(None),
     },
     "reap.reap_queued": lambda s: {**LEADERSHIP, "deadline": timedelta(seconds=30), "limit": 500},
     "zones.look": lambda s: {},

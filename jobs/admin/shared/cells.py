@@ -4,6 +4,8 @@ Times are UTC to the millisecond unless a zone is given. Everything is escaped h
 """
 
 import json
+import re
+import unicodedata
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +18,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 NOTHING = "-"
+#: Unicode's control and format characters, its line separators, and halves of surrogates.
+_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_SUSPECTS = re.compile(r"[^ -~\n\t]")
 COLOURS = {
     "active": "success",
     "paused": "warning",
@@ -75,12 +80,29 @@ def json_cell(value: Any) -> str:
     return NOTHING if value is None else text_cell(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def text_cell(text: str) -> str:
-    """A text of several lines as it stands."""
+def text_cell(text: str | None, *, scrolls: bool = False) -> str:
+    """A text of several lines as it stands, but for characters that would not be seen; a long one may scroll."""
     if not text:
         return NOTHING
     style = "white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px"
-    return format_html('<pre style="{}">{}</pre>', style, text)
+    if scrolls:
+        style += "; max-height: 24rem; overflow-y: auto"
+    return format_html('<pre style="{}">{}</pre>', style, visible(text))
+
+
+def visible(text: str) -> str:
+    """``text`` with an escape such as ``\\u202e`` for each character that is not seen, or reorders others.
+
+    As the command line has it (``carillon.unseen``), but for tabs: they stay, as line breaks do.
+    """
+    return _SUSPECTS.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in _UNSEEN:
+        return character
+    number = ord(character)
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def job_link(job_id: UUID, text: str) -> SafeString:

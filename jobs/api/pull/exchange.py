@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
@@ -26,6 +27,7 @@ from jobs.shapes.pull import (
 )
 from jobs.shapes.terms import seconds
 from jobs.store.pull import Work as Taken
+from jobs.telemetry.output import bounded
 
 _TRIGGER = "018f6d3e-7c1a-7000-8000-000000000001"
 
@@ -98,7 +100,10 @@ class HeartbeatView(Endpoint):
     def post(self, request: Request) -> Response:
         reports = [
             pull.AttemptReport(
-                sent.token, sent.progress.model_dump() if sent.progress else None, sent.checkpoint
+                sent.token,
+                sent.progress.model_dump() if sent.progress else None,
+                sent.checkpoint,
+                bounded(sent.output or ""),
             )
             for sent in HeartbeatRequest.read(self.body()).triggers
         ]
@@ -137,7 +142,8 @@ class CompleteView(Endpoint):
     )
     def post(self, request: Request) -> Response:
         sent = CompleteRequest.read(self.body()).root
-        done = pull.complete(tenant_id=self.tenant.id, token=sent.token, outcome=sent.ended())
+        outcome = replace(sent.ended(), said=bounded(sent.output or ""))
+        done = pull.complete(tenant_id=self.tenant.id, token=sent.token, outcome=outcome)
         return Response(CompletedShape.of(done))
 
 

@@ -1,4 +1,4 @@
-"""``/jobs/{id}/stats``, ``/stats`` and ``/attempts``: how firings went."""
+"""``/jobs/{id}/stats``, ``/stats``, ``/attempts`` and ``/attempts/{id}``: how firings went."""
 
 from collections import Counter
 from typing import Any
@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.jobs import find_job
+from jobs.actions.triggers import find_attempt
 from jobs.api.filters import AttemptFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint, fields_of
@@ -18,7 +19,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.histogram import percentile
 from jobs.core.states import UNFINISHED
 from jobs.models import Attempt
-from jobs.shapes.history import AttemptShape, JobStats, TenantStats
+from jobs.shapes.history import AttemptShape, JobStats, OneAttempt, TenantStats
 from jobs.store.insight.outcomes import WINDOWS, Figures, Window, statistics
 from jobs.store.insight.totals import totals
 
@@ -111,6 +112,21 @@ class AttemptsView(Endpoint):
     )
     def get(self, request: Request) -> Response:
         return self.page_of(Attempt.objects.filter(tenant_id=self.tenant.id).exclude(error_code=""))
+
+
+class AttemptView(Endpoint):
+    shows = OneAttempt
+
+    @endpoint(
+        "Read an attempt, with what it printed",
+        responses={200: OneAttempt},
+        problems=(404,),
+        parameters=[fields_of(OneAttempt)],
+        operation_id="attempts_read",
+    )
+    def get(self, request: Request, attempt_id: UUID) -> Response:
+        attempt = find_attempt(tenant=self.tenant, attempt_id=attempt_id)
+        return Response(self.of_interest(OneAttempt.of(attempt)))
 
 
 def _window_of(request: Request) -> tuple[str, Window]:

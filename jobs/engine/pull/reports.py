@@ -20,6 +20,7 @@ from jobs.handlers.outcome import Outcome
 from jobs.models import Attempt, Trigger
 from jobs.store import db, execution, pull
 from jobs.store.execution import ClaimToken, Finish
+from jobs.telemetry.output import Said, stored
 
 #: Completions that may be repeated: the states that a worker's report gives an attempt.
 _REPORTED = {
@@ -35,11 +36,15 @@ class StaleFence(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None leaves what there is."""
+    """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None leaves what there is.
+
+    ``said``: all that the handler has said so far.
+    """
 
     token: ClaimToken
     progress: dict[str, Any] | None = None
     checkpoint: dict[str, Any] | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,10 @@ def heartbeat(*, tenant_id: int, reports: Sequence[AttemptReport]) -> dict[UUID,
     with db.atomic():
         rows = pull.hold(tenant_id=tenant_id, tokens=[report.token for report in reports])
         overdue = {row.id: row for row in rows if row.overdue}
+        said = {report.token: text for report in reports if (text := stored(report.said))}
+        pull.keep_output(
+            [(row, said[token]) for row in rows if (token := ClaimToken(row.id, row.fence)) in said]
+        )
         _end_overdue(list(overdue.values()))
         kept = [ClaimToken(row.id, row.fence) for row in rows if row.id not in overdue]
         ours = execution.renew(tokens=kept, lease=engine_settings().worker_lease) if kept else {}
@@ -145,6 +154,7 @@ def _keep_as_stale(attempt: Attempt, outcome: Outcome) -> None:
                 traceback=outcome.traceback,
                 http_status=outcome.http_status,
                 response_excerpt=outcome.response_excerpt,
+                output=stored(outcome.said),
                 tenant_id=attempt.tenant_id,
                 job_type=attempt.trigger.job_type,
             )

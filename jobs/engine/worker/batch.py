@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
@@ -28,11 +29,13 @@ from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context, Flag
 from jobs.handlers.execution import alarms, interrupt, run_sync
 from jobs.handlers.outcome import Outcome, left_open, switched_off
-from jobs.handlers.placeholders import hide
+from jobs.handlers.placeholders import hide, hide_in
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects
 from jobs.store.execution import Claimed, ClaimToken
+from jobs.store.reap import Release
 from jobs.telemetry import carrying, get_logger
+from jobs.telemetry.output import Output, Said, stored
 
 log = get_logger()
 #: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
@@ -72,6 +75,9 @@ class Batch:
         self._renewer = renewer
         self._at_work: Context | None = None
         self._secrets = secrets_of(job_type, rows)
+        self._outputs = {row.id: Output() for row in rows}
+        #: By what was given up: it is tried twice.
+        self._said: dict[UUID, Said | None] = {}
         self._queues = queues_of(job_type, rows)
         # Opened once for the whole batch, and forgotten with it.
         self._signing_secret = cache(signing_secret)
@@ -190,6 +196,8 @@ class Batch:
 
     def _take_outcome(self, ctx: Context, outcome: Outcome) -> None:
         self._renewer.set_deadline(self.hold.held[ctx.trigger_id], None)
+        if said := ctx.output.close():
+            outcome = replace(outcome, said=said)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
         seconds = time.monotonic() - self._claimed_at
@@ -218,6 +226,7 @@ class Batch:
             queues=self._queues.get(row.tenant_id, ()),
             trace=trace_of(row),
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
+            output=self._outputs[row.id],
             cancel_event=self.hold.held[row.id].cancel_event,
             on_progress=partial(note_progress, token),
             on_checkpoint=partial(note_checkpoint, token),
@@ -257,17 +266,26 @@ class Batch:
             )
             for held in self.hold.waiting()
         ]
-        give_up(releases)
+        give_up([self._with_output(release) for release in releases])
 
     def hand_back(self) -> None:
         """Before this process ends because its worker was told to: no other is to wait for a lease to run out."""
         self._finisher.flush()
         give_up(
             [
-                handed_back(self.rows[held.token.id], started=bool(held.deadline))
+                self._with_output(handed_back(self.rows[held.token.id], started=bool(held.deadline)))
                 for held in self.hold.waiting()
             ]
         )
+
+    def _with_output(self, release: Release) -> Release:
+        """With what the handler has said so far: its end will tell nothing more."""
+        key = release.recovery.token.id
+        said = self._said.setdefault(key, self._outputs[key].close())
+        values = {
+            name: opened.value for name, opened in self._secrets.get(key, NO_SECRETS).items() if opened.value
+        }
+        return replace(release, output=stored(hide_in(said, values)))
 
 
 def _on_stale(held: dict[UUID, Held], tokens: Sequence[ClaimToken]) -> None:

@@ -24,6 +24,7 @@ from jobs.handlers.outcome import Outcome, unwritable
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken, Finish
 from jobs.telemetry import get_logger
+from jobs.telemetry.output import stored
 from jobs.telemetry.traces.w3c import TraceContext
 from jobs.wakeups import wake_beats
 
@@ -75,6 +76,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         traceback=outcome.traceback,
         http_status=_status_or_none(outcome.http_status),
         response_excerpt=outcome.response_excerpt,
+        output=stored(outcome.said),
         watched=row.watched,
         tenant_id=row.tenant_id,
         job_type=row.job_type,

@@ -157,14 +157,16 @@ WITH outcome AS MATERIALIZED (
     SELECT id, fence, attempt_id, attempt_started_at, state, coalesce(reason, '') AS reason,
            coalesce(delay, interval '0') AS delay, result, attempt_state, coalesce(error_code, '') AS error_code,
            coalesce(error_class, '') AS error_class, coalesce(error_message, '') AS error_message,
-           coalesce(traceback, '') AS traceback, http_status, coalesce(response_excerpt, '') AS response_excerpt
+           coalesce(traceback, '') AS traceback, http_status, coalesce(response_excerpt, '') AS response_excerpt,
+           output
     FROM unnest(
         %(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[], %(attempt_started_ats)s::timestamptz[],
         %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[], %(results)s::jsonb[],
         %(attempt_states)s::text[], %(error_codes)s::text[], %(error_classes)s::text[], %(error_messages)s::text[],
-        %(tracebacks)s::text[], %(http_statuses)s::smallint[], %(response_excerpts)s::text[])
+        %(tracebacks)s::text[], %(http_statuses)s::smallint[], %(response_excerpts)s::text[],
+        %(outputs)s::text[])
         AS o(id, fence, attempt_id, attempt_started_at, state, reason, delay, result,
-             attempt_state, error_code, error_class, error_message, traceback, http_status, response_excerpt)
+             attempt_state, error_code, error_class, error_message, traceback, http_status, response_excerpt, output)
 ), moved AS (
     UPDATE jobs_trigger t SET
         state = CASE WHEN o.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE o.state END,
@@ -183,7 +185,8 @@ WITH outcome AS MATERIALIZED (
         state = CASE WHEN o.id IN (SELECT id FROM moved) THEN o.attempt_state ELSE 'stale' END,
         finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
         error_code = o.error_code, error_class = o.error_class, error_message = o.error_message,
-        traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt
+        traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt,
+        output = coalesce(o.output, a.output)
     FROM outcome o
     -- The span names the partitions; a second array would be probed in every combination with the ids.
     WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at BETWEEN %(first_started_at)s AND %(last_started_at)s
@@ -209,7 +212,8 @@ WITH moved AS (
         state = CASE WHEN EXISTS (SELECT FROM moved) THEN 'succeeded' ELSE 'stale' END,
         finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
         error_code = '', error_class = '', error_message = '', traceback = '',
-        http_status = %(http_status)s::smallint, response_excerpt = %(response_excerpt)s
+        http_status = %(http_status)s::smallint, response_excerpt = %(response_excerpt)s,
+        output = coalesce(%(output)s::text, a.output)
     WHERE a.id = %(attempt_id)s AND a.started_at = %(attempt_started_at)s AND a.state IN ('started', 'lost')
 )
 SELECT id, seconds FROM moved;

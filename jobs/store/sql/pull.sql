@@ -48,6 +48,18 @@ FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence), LATERAL (
     ORDER BY a.number LIMIT 1) attempt
 WHERE t.fence = w.fence AND t.state = 'running';
 
+-- name: keep_output
+-- What attempts that are under way have said so far, in place of what was known of it. The caller has locked their
+-- triggers.
+-- locks: rows of attempts, waits (request)
+-- index: primary key
+UPDATE jobs_attempt a SET output = o.output
+FROM unnest(%(attempt_ids)s::uuid[], %(attempt_started_ats)s::timestamptz[], %(outputs)s::text[])
+     AS o(id, started_at, output)
+-- As finish, in execution.sql.
+WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at BETWEEN %(first_started_at)s AND %(last_started_at)s
+  AND a.id = o.id AND a.started_at = o.started_at AND a.state = 'started' AND a.output IS DISTINCT FROM o.output;
+
 -- name: keep_type
 -- Keep a pull type from being deleted until the transaction ends.
 -- locks: the type's row, shared, waits (request)

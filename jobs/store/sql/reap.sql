@@ -124,8 +124,8 @@ WITH recovery AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(fences)s::int[], %(states)s::text[], %(reasons)s::text[], %(delays)s::interval[],
         %(charged)s::boolean[], %(suspects)s::boolean[], %(attempt_states)s::text[], %(error_codes)s::text[],
-        %(error_messages)s::text[])
-        AS v(id, fence, state, reason, delay, charged, suspect, attempt_state, error_code, error_message)
+        %(error_messages)s::text[], %(outputs)s::text[])
+        AS v(id, fence, state, reason, delay, charged, suspect, attempt_state, error_code, error_message, output)
 ), given_up AS (
     UPDATE jobs_trigger t SET
         state = CASE WHEN v.state = 'retrying' AND t.cancel_requested THEN 'cancelled' ELSE v.state END,
@@ -141,11 +141,12 @@ WITH recovery AS MATERIALIZED (
         lease_expires_at = NULL
     FROM recovery v
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = v.id AND t.fence = v.fence AND CASE t.state WHEN 'running' THEN true END
-    RETURNING t.id, t.tenant_id, t.job_type, v.fence, t.state, t.reason, v.attempt_state, v.error_code, v.error_message
+    RETURNING t.id, t.tenant_id, t.job_type, v.fence, t.state, t.reason, v.attempt_state, v.error_code, v.error_message,
+        v.output
 ), attempt AS (
     UPDATE jobs_attempt a SET
         state = g.attempt_state, finished_at = carillon_clock(), duration = carillon_clock() - a.started_at,
-        error_code = g.error_code, error_message = g.error_message
+        error_code = g.error_code, error_message = g.error_message, output = coalesce(g.output, a.output)
     FROM given_up g
     WHERE a.trigger_id = ANY(%(ids)s::uuid[]) AND a.trigger_id = g.id AND a.fence = g.fence AND a.state = 'started'
 )

@@ -5,8 +5,12 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
 
+from carillon.unseen import for_people
 from jobs.admin import dead_letter
+from jobs.admin.shared.cells import visible
 from jobs.explain import GATE_NAMES
 from jobs.models import Trigger
 from tests import factories
@@ -50,11 +54,30 @@ class TestTriggerPage:
         assert "<b>busy</b>" not in text
         assert "&lt;b&gt;busy" in text
 
+    def test_shows_what_the_latest_attempt_printed_escaped_and_with_nothing_unseen(
+        self, world: World, operator: Client
+    ) -> None:
+        other = factories.make_attempt(world.dead, "failed", number=8, output="x" * 2048)
+        factories.make_attempt(world.dead, "failed", number=9, output="<script>\u202eevil\x9b\ttab\nline\n")
+        page = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        assert "&lt;script&gt;\\u202eevil\\u009b\ttab\nline" in page
+        assert "\u202e" not in page
+        assert "xxx" not in page
+        assert "2.0\u00a0KB" in page
+        page = operator.get(reverse("admin:jobs_attempt_change", args=[other.id])).content.decode()
+        assert "x" * 2048 in page
+
     def test_replays_and_cancels_one(self, world: World, operator: Client) -> None:
         press(operator, "jobs_trigger_replay", world.dead)
         assert factories.state_of(world.dead) == ("pending", "")
         press(operator, "jobs_trigger_cancel", world.dead)
         assert factories.state_of(world.dead) == ("cancelled", "requested")
+
+
+class TestVisible:
+    @given(st.text())
+    def test_is_as_the_command_line_has_it_but_for_tabs(self, text: str) -> None:
+        assert visible(text) == "\t".join(for_people(part) for part in text.split("\t"))
 
 
 class TestDeadLetters:

@@ -17,7 +17,7 @@ from jobs.models import Installation, Job, Operation, Queue, Trigger
 from tenants.actions import TENANT_SCOPES, create_api_key, revoke_api_key
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.secrets import put_secret
-from tests.factories import HOUR, make_job, make_tenant, make_trigger, now
+from tests.factories import HOUR, make_attempt, make_job, make_tenant, make_trigger, now
 from tests.interfaces.api.caller import V1, Caller, noop_job
 
 MISSING = "018f0000-0000-7000-8000-000000000000"
@@ -59,6 +59,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "triggers/<uuid:trigger_id>/replay"): (None, 200),
     ("GET", "stats"): (None, 200),
     ("GET", "attempts"): (None, 200),
+    ("GET", "attempts/<uuid:attempt_id>"): (None, 200),
     ("GET", "dead-letters"): (None, 200),
     ("POST", "dead-letters/replay"): ({"filter": {}}, 200),
     ("GET", "operations"): (None, 200),
@@ -113,12 +114,21 @@ def methods(pattern: URLPattern) -> list[str]:
     ]
 
 
-def with_ids(route: str, *, job: object, trigger: object, name: str, operation: object = MISSING) -> str:
+def with_ids(
+    route: str,
+    *,
+    job: object,
+    trigger: object,
+    name: str,
+    operation: object = MISSING,
+    attempt: object = MISSING,
+) -> str:
     own_type = "noop" if route.startswith("installation") else PULL_TYPE
     filled = {
         "<uuid:job_id>": job,
         "<uuid:trigger_id>": trigger,
         "<uuid:operation_id>": operation,
+        "<uuid:attempt_id>": attempt,
         "<path:name>": name,
         "<str:name>": own_type if name != MISSING else "missing",
         "<str:pattern>": "api.example.com" if name != MISSING else "missing.example.com",
@@ -150,7 +160,8 @@ def url(owner: Caller) -> Callable[[str], str]:
         put_target(pattern="api.example.com", changes={"rate_per_second": 5})
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
-        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, operation=operation.id)
+        made = {"operation": operation.id, "attempt": make_attempt(trigger).id}
+        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, **made)
 
     return fill
 

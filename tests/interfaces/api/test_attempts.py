@@ -140,3 +140,29 @@ class TestAttempts:
             path = page["next"]
         assert [each for page in pages for each in page] == [str(made[6].id), str(made[1].id)]
         assert len(pages) == 3
+
+
+class TestOne:
+    def test_has_its_output_and_lists_tell_how_much_there_is(self, owner: Caller) -> None:
+        trigger = make_trigger(make_job(owner.tenant), "dead")
+        silent = make_attempt(trigger, "failed", error_code="exception")
+        spoke = make_attempt(trigger, "failed", number=2, error_code="exception", output="é\u202e\n")
+        for path in ("/attempts", f"/triggers/{trigger.id}/attempts", f"/jobs/{trigger.job_id}/attempts"):
+            rows = {row["id"]: row for row in owner.get(path).json()["results"]}
+            sizes = {key: row["output_bytes"] for key, row in rows.items()}
+            assert sizes == {str(silent.id): 0, str(spoke.id): 6}
+            assert not any("output" in row for row in rows.values())
+        shown = owner.get(f"/attempts/{spoke.id}").json()
+        assert (shown.pop("output"), shown) == ("é\u202e\n", rows[str(spoke.id)])
+        assert owner.get(f"/attempts/{silent.id}").json()["output"] == ""
+        assert owner.get(f"/attempts/{spoke.id}?fields=output").json() == {"output": "é\u202e\n"}
+
+    def test_is_not_to_be_had_in_a_list(self, owner: Caller) -> None:
+        assert faulty_fields(owner.get("/attempts?fields=output")) == {"fields"}
+
+    def test_that_there_is_not_is_not_found(self, owner: Caller, outsider: Caller) -> None:
+        attempt = failed(owner)
+        assert owner.get(f"/attempts/{attempt.id}").status_code == 200
+        theirs = outsider.get(f"/attempts/{attempt.id}")
+        assert theirs.status_code == 404
+        assert str(attempt.job_id) not in theirs.content.decode()

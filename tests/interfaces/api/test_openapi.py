@@ -91,7 +91,7 @@ class TestSchema:
 
     def test_knows_every_field_that_is_answered(self, schema: dict[str, Any], owner: Caller) -> None:
         trigger = make_trigger(make_job(owner.tenant), "dead")
-        make_attempt(trigger)
+        attempt = make_attempt(trigger)
         stats = owner.get(f"/jobs/{trigger.job_id}/stats").json()
         ActivityHour.objects.create(
             hour=now().replace(minute=0, second=0, microsecond=0) - HOUR,
@@ -107,6 +107,7 @@ class TestSchema:
             "Trigger": owner.get("/triggers").json()["results"][0],
             "OneTrigger": owner.get(f"/triggers/{trigger.id}").json(),
             "Attempt": owner.get(f"/triggers/{trigger.id}/attempts").json()["results"][0],
+            "OneAttempt": owner.get(f"/attempts/{attempt.id}").json(),
             "OneJob": created,
             "JobStats": stats,
             "JobStatsTotal": stats["total"],
