@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from carillon.commands import bulk, installation, jobs, outcomes, secrets, service, targets, triggers
+from carillon.commands import bulk, installation, jobs, outcomes, secrets, service, targets, tenants, triggers
 from carillon.commands.apply import apply, diff
 from carillon.commands.imports import import_celery_beat, import_crontab
 from carillon.commands.tail import tail
@@ -36,6 +36,8 @@ app.add_typer(bulk.app, name="bulk")
 app.add_typer(bulk.operations, name="operations")
 app.add_typer(installation.app, name="installation")
 app.add_typer(targets.app, name="targets")
+app.add_typer(tenants.app, name="tenants")
+app.add_typer(tenants.keys, name="keys")
 app.command()(apply)
 app.command()(diff)
 app.command()(import_crontab)

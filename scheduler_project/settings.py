@@ -156,6 +156,7 @@ SPECTACULAR_SETTINGS = {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),
         "AttemptStateEnum": list(AttemptState),
+        "TenantStatusEnum": ["active", "suspended", "frozen"],
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
         "OriginEnum": "jobs.models.Origin.values",
     },

@@ -188,9 +188,17 @@ def _read_name(text: str) -> object:
     return text
 
 
+def _read_number(text: str) -> object:
+    if not re.fullmatch("[0-9]{1,18}", text, re.ASCII):
+        raise ValueError(text)
+    return int(text)
+
+
 #: What a cursor's position must be, by the column it goes by. Raises ``ValueError``.
 POSITIONS: dict[str, Callable[[str], object]] = {
     "id": UUID,
     "scheduled_for": _read_instant,
     "name": _read_name,
+    "slug": _read_name,
+    "number": _read_number,
 }

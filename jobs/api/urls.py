@@ -5,7 +5,18 @@ from django.urls import path
 from jobs.api import pull
 from jobs.api.events import EventsView, TenantNotifyView, TrailView
 from jobs.api.vault import views as vault
-from jobs.api.views import backfills, bulk, explain, installation, jobs, outcomes, service, targets, triggers
+from jobs.api.views import (
+    backfills,
+    bulk,
+    explain,
+    installation,
+    jobs,
+    outcomes,
+    service,
+    targets,
+    tenancy,
+    triggers,
+)
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -68,6 +79,18 @@ urlpatterns = [
     ),
     path("installation/targets", targets.TargetsView.as_view(), name="installation-targets"),
     path("installation/targets/<str:pattern>", targets.TargetView.as_view(), name="installation-target"),
+    path("installation/tenants", tenancy.TenantsView.as_view(), name="installation-tenants"),
+    path(
+        "installation/tenants/<str:slug>",
+        tenancy.TenantOfInstallationView.as_view(),
+        name="installation-tenant",
+    ),
+    path("installation/tenants/<str:slug>/keys", tenancy.KeysView.as_view(), name="installation-keys"),
+    path(
+        "installation/tenants/<str:slug>/keys/<str:prefix>",
+        tenancy.KeyView.as_view(),
+        name="installation-key",
+    ),
     path("events", EventsView.as_view(), name="events"),
     path("audit", TrailView.as_view(), name="audit"),
     path("worker/claim", pull.ClaimView.as_view(), name="worker-claim"),

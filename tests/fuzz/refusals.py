@@ -91,6 +91,13 @@ BEYOND_A_SCHEMA = [
         r"(triggers\[\d+\]\.checkpoint|result)\b.*",
         "Free JSON holds what Postgres cannot: NUL, 1e300.",
     ),
+    (r"installation_(tenants|keys)_(create|change)", r"name", _PRINTABLE),
+    (
+        r"installation_tenants_change",
+        r"body",
+        "OpenAPI 3.0 can ask for one field of many only by minProperties.",
+    ),
+    (r"installation_keys_create", r"expires_at", _TIMES),
     (r"worker_complete", r"pause_job", "It goes with permanent: true; OpenAPI 3.0 has no dependentSchemas."),
 ]
 

@@ -80,7 +80,7 @@ def once(view: "Endpoint", handler: Callable[..., Any]) -> Callable[..., HttpRes
 
     def keyed(request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         key, fingerprint = read_key(request), _fingerprint(request)
-        tenant_id = view.tenant.id
+        tenant_id = view.owner_id
         with db.atomic():
             if not answers.take_key(tenant_id=tenant_id, key=key):
                 raise KeyInUse

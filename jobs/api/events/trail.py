@@ -1,5 +1,8 @@
 """``GET /audit``: who changed what of the tenant's, from any place in the trail on (docs/audit.md)."""
 
+import re
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
@@ -16,6 +19,8 @@ from jobs.store.events import START
 from tenants.models import ApiKey
 
 _MAX_ID_LENGTH = 64
+#: Of a key's name on the trail, its prefix.
+_KEY = re.compile("ck_([a-z0-9]{12}) ")
 #: Of whom a tenant learns no more than this: who works for the installation is not its business.
 _UNNAMED = (trail.ActorKind.OPERATOR, trail.ActorKind.COMMAND, trail.ActorKind.DATABASE)
 _EXAMPLE = {
@@ -68,7 +73,9 @@ class TrailView(Endpoint):
         after = START if given is None else place_of(given, field="after")
         limit = limit_of(request)
         rows = self._rows(after=after, limit=limit + 1, object_id=request.query_params.get("object_id"))
-        return page_of(rows, after=after, limit=limit, present=_present)
+        return page_of(
+            rows, after=after, limit=limit, present=partial(_present, unnamed=_of_installation(rows))
+        )
 
     def _rows(self, *, after: Any, limit: int, object_id: str | None) -> list[Any]:
         if object_id is None:
@@ -84,12 +91,28 @@ class TrailView(Endpoint):
         )
 
 
-def _present(row: Any) -> dict[str, Any]:
+def _of_installation(rows: list[Any]) -> set[str]:
+    """The actors of ``rows`` that are keys of the installation: who holds them is not a tenant's business either."""
+    prefixes = {
+        match[1]: row.actor
+        for row in rows
+        if row.actor_kind == trail.ActorKind.API_KEY and (match := _KEY.match(row.actor))
+    }
+    if not prefixes:
+        return set()
+    found = ApiKey.objects.filter(tenant=None, prefix__in=prefixes).values_list("prefix", flat=True)
+    return {prefixes[prefix] for prefix in found}
+
+
+def _present(row: Any, *, unnamed: Collection[str]) -> dict[str, Any]:
+    actor = {"kind": row.actor_kind, "name": None if row.actor_kind in _UNNAMED else row.actor}
+    if row.actor in unnamed:
+        actor = {"kind": trail.ActorKind.OPERATOR, "name": None}
     return ChangeShape.of(
         row,
         id=id_of(row),
         object=row,
-        actor={"kind": row.actor_kind, "name": None if row.actor_kind in _UNNAMED else row.actor},
+        actor=actor,
         changes={
             column: values and {"before": values[0], "after": values[1]}
             for column, values in row.changes.items()

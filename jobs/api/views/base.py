@@ -54,6 +54,12 @@ class Endpoint(GenericAPIView[Any]):
         """Whose key this is: the one tenant whose objects this request can see."""
         return self.request.auth.tenant  # type: ignore[union-attr]
 
+    @property
+    def owner_id(self) -> int:
+        """Whose answers are kept for its ``Idempotency-Key``s: the tenant's number, 0 of the installation."""
+        key: Any = self.request.auth
+        return key.tenant_id or 0
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         key: Any = request.auth

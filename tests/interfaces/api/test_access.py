@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern
 
@@ -89,6 +90,14 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("PUT", "installation/targets/<str:pattern>"): ({"max_in_flight": 4}, 200),
     ("PATCH", "installation/targets/<str:pattern>"): ({"max_in_flight": 4}, 200),
     ("DELETE", "installation/targets/<str:pattern>"): (None, 204),
+    ("GET", "installation/tenants"): (None, 200),
+    ("POST", "installation/tenants"): ({"slug": "another"}, 201),
+    ("GET", "installation/tenants/<str:slug>"): (None, 200),
+    ("PATCH", "installation/tenants/<str:slug>"): ({"weight": 7}, 200),
+    ("GET", "installation/tenants/<str:slug>/keys"): (None, 200),
+    ("POST", "installation/tenants/<str:slug>/keys"): ({"name": "new", "scopes": ["read"]}, 201),
+    ("GET", "installation/tenants/<str:slug>/keys/<str:prefix>"): (None, 200),
+    ("DELETE", "installation/tenants/<str:slug>/keys/<str:prefix>"): (None, 204),
     ("GET", "secrets"): (None, 200),
     ("GET", "secrets/<str:name>"): (None, 200),
     ("PUT", "secrets/<str:name>"): ({"value": "replaced value", "hosts": ["*"]}, 200),
@@ -122,6 +131,8 @@ def with_ids(
     name: str,
     operation: object = MISSING,
     attempt: object = MISSING,
+    slug: str = "missing",
+    prefix: str = "missing",
 ) -> str:
     own_type = "noop" if route.startswith("installation") else PULL_TYPE
     filled = {
@@ -129,6 +140,8 @@ def with_ids(
         "<uuid:trigger_id>": trigger,
         "<uuid:operation_id>": operation,
         "<uuid:attempt_id>": attempt,
+        "<str:slug>": slug,
+        "<str:prefix>": prefix,
         "<path:name>": name,
         "<str:name>": own_type if name != MISSING else "missing",
         "<str:pattern>": "api.example.com" if name != MISSING else "missing.example.com",
@@ -160,7 +173,13 @@ def url(owner: Caller) -> Callable[[str], str]:
         put_target(pattern="api.example.com", changes={"rate_per_second": 5})
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
-        made = {"operation": operation.id, "attempt": make_attempt(trigger).id}
+        key, _ = create_api_key(tenant=owner.tenant, name="to be revoked", scopes=["read"])
+        made = {
+            "operation": operation.id,
+            "attempt": make_attempt(trigger).id,
+            "slug": owner.tenant.slug,
+            "prefix": key.prefix,
+        }
         return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, **made)
 
     return fill
@@ -228,7 +247,11 @@ class TestEveryRoute:
         response = outsider.call(method, path, ROUTES[method, route][0])
         assert response.status_code < 300 or response.status_code == ROUTES[method, route][1]
         assert not any(str(row["id"]) in response.content.decode() for row in before)
-        assert [row for row in _everything() if row["tenant_id"] in (owner.tenant.id, None)] == before
+        own, after = (
+            [row for row in rows if row["tenant_id"] in (owner.tenant.id, None)]
+            for rows in (before, _everything())
+        )
+        assert own == after
 
     @pytest.mark.parametrize(("method", "route"), ROUTES)
     def test_refuses_whoever_has_no_valid_key(
@@ -353,7 +376,10 @@ class TestKeys:
 def _everything() -> list[dict[str, Any]]:
     tables = (Job.objects, Trigger.objects, Secret.objects, Operation.objects)
     levers = (Installation.objects.order_by("id"), Queue.objects.order_by("job_type"))
+    tenants = Tenant.objects.annotate(tenant_id=F("id")).order_by("slug")
+    # Of keys, whether they are revoked: callers' own are made meanwhile, and their use is noted.
+    revoked = ApiKey.objects.exclude(revoked_at=None).order_by("prefix")
+    others = [{**row, "tenant_id": None} for table in levers for row in table.values()]
+    others += [*tenants.values(), *revoked.values()]
     rows = [row for table in tables for row in table.order_by("id").values()]
-    return rows + [
-        {**row, "id": "no id of an object", "tenant_id": None} for table in levers for row in table.values()
-    ]
+    return rows + [{**row, "id": "no id of an object"} for row in others]
