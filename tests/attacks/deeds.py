@@ -22,7 +22,7 @@ from jobs import tasks
 from jobs.engine.dispatcher import Message
 from jobs.engine.notices import notify
 from jobs.engine.publisher import Publisher
-from jobs.models import Event, Trigger
+from jobs.models import Attempt, Event, Trigger
 from scheduler_project.celery import app
 from scheduler_project.worker.consumer import Consumer
 from tenants.vault.secrets import put_secret
@@ -221,6 +221,27 @@ def _let_handlers_fail(world: World) -> None:
         assert attempts(trigger)[0].error_code == "exception"
 
 
+def _let_a_handler_print(world: World) -> None:
+    """Of a team: it tells of all it was given, each secret whole, in pieces and within more than is kept."""
+
+    def tell(ctx: Any, payload: Any) -> None:
+        ctx.log(payload["password"])
+        for name in ("url", "header"):
+            value = ctx.secret(name, host=f"127.0.0.1:{world.receiver.port}")
+            for encode in (str, quote, html.escape, json.dumps, lambda text: f"{text[:9]}\x1b[0m{text[9:]}"):
+                ctx.log(encode(value))
+            for _ in range(5_000):
+                ctx.log(value)
+
+    tasks.registry.job_type("test.tell", secrets=lambda payload: {"password": ["url", "header"]})(tell)
+    job = make_job(world.tenant, job_type="test.tell", payload={"password": world.canaries[PAYLOAD]})
+    world.jobs.append(job)
+    trigger = make_trigger(job, "queued")
+    assert world.perform(trigger) == {"succeeded": 1}
+    [attempt] = attempts(trigger)
+    assert "bytes left out" in attempt.output
+
+
 def _violate(text: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobs_job SET status_reason = %s, max_concurrent = -1", [text])
@@ -346,6 +367,8 @@ def _ask_for_everything(world: World) -> None:
         ]
     for trigger in Trigger.objects.filter(tenant=world.tenant):
         paths += [f"/triggers/{trigger.id}{rest}" for rest in ("", "/attempts", "/explain")]
+    for attempt in Attempt.objects.filter(tenant_id=world.tenant.id):
+        paths.append(f"/attempts/{attempt.id}")
     for path in paths:
         world.ask(world.caller, "GET", path)
         world.ask(world.outsider, "GET", path)
@@ -383,6 +406,7 @@ DEEDS: tuple[Callable[[World], None], ...] = (
     _send_webhooks,
     _tell_of_the_dead,
     _let_handlers_fail,
+    _let_a_handler_print,
     _break_the_database_under_the_api,
     _work_from_the_broker,
     _send_bad_messages,

@@ -35,6 +35,7 @@ OPENED = {
     *(
         "jobs_attempt.error_message",
         "jobs_attempt.response_excerpt",
+        "jobs_attempt.output",
         "jobs_event.data",
         "jobs_trigger.payload",
     ),
@@ -48,6 +49,7 @@ ITS_OWN = {
     "jobs_attempt.error_message": "the words of the tenant's handler or target",
     "jobs_attempt.traceback": "likewise",
     "jobs_attempt.response_excerpt": "likewise",
+    "jobs_attempt.output": "likewise",
     "jobs_event.data": "the error message of an attempt, for the tenant",
     "console": "operators read jobs and attempts",
     "answers": "its tenant reads its jobs and attempts",
