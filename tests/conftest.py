@@ -40,6 +40,26 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
 
 
 @pytest.fixture(autouse=True)
+def time_stands_still(request: pytest.FixtureRequest) -> None:
+    """In a test that is one transaction, no time passes but what it lets pass by ``clock``.
+
+    To the engine a transaction is an instant; a test that takes as long as its machine does would have two clocks, and
+    what fell due between them would be neither due nor ahead. The rollback sets the clock going again.
+    """
+    marker = request.node.get_closest_marker("django_db")
+    if marker is None or "transactional_db" in request.fixturenames or "live_server" in request.fixturenames:
+        return
+    if marker.kwargs.get("transaction"):
+        return
+    request.getfixturevalue("db")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE"
+            " AS $$ SELECT carillon_now() $$"
+        )
+
+
+@pytest.fixture(autouse=True)
 def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test does to a key or a tenant holds for its next call, not a second later."""
     monkeypatch.setattr(recent_keys, "MAX_AGE_SECONDS", 0.0)
