@@ -6,6 +6,7 @@ its own. Each job is judged by itself; one that refuses stays as it is, and the 
 statements.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _NAME_TAKEN = "job_name_unique_among_living"
 _INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures"})
 #: What decides which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
+MAX_JUDGING_SECONDS = 0.25
 #: Jobs that a preview holds against the changes, and the differences it shows.
 PREVIEWED, MAX_DIFFERENCES = 200, 10
 _ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
@@ -63,9 +65,8 @@ class _Edit:
 def edit(jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = False) -> Edited:
     """Edit locked jobs of ``tenant``: ``changes`` is a JSON merge patch over each, or with ``whole`` a definition.
 
-    Brings rows and objects to the new version; a change of nothing leaves the version. Stops where what may be spent
-    on checking payloads by a tenant's own schemas is spent, after one job at least. Raises ``InvalidInput`` when a
-    pull type was just deleted.
+    Brings rows and objects to the new version; a change of nothing leaves the version. Stops where ``judge`` does.
+    Raises ``InvalidInput`` when a pull type was just deleted.
     """
     catchup.hold(job_ids=[job.id for job in jobs if job.status not in _ENDED])
     now = database_now()
@@ -88,10 +89,14 @@ def edit(jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = 
 def judge(
     jobs: Sequence[Job], *, tenant: Tenant, changes: object, now: datetime, whole: bool = False
 ) -> Iterator[tuple[Job, dict[str, Any] | CarillonError]]:
-    """Of each job the columns that ``changes`` would change, with their values, or why it refuses. Writes nothing."""
-    kinds = Kinds(tenant)
-    for job in jobs:
-        if kinds.spent:
+    """Of each job the columns that ``changes`` would change, with their values, or why it refuses. Writes nothing.
+
+    Stops, after one job at least, when it has taken ``MAX_JUDGING_SECONDS``, or what one call may spend on payloads
+    with schemas of the tenant's own: a beat has other work, and no job is to be refused for what others cost.
+    """
+    kinds, began = Kinds(tenant), time.monotonic()
+    for nth, job in enumerate(jobs):
+        if nth and (kinds.spent or time.monotonic() - began >= MAX_JUDGING_SECONDS):
             return
         try:
             yield job, _changed(job, tenant=tenant, changes=changes, now=now, whole=whole, kinds=kinds)

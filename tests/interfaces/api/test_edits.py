@@ -20,6 +20,12 @@ CRON = {"type": "cron", "cron": "0 2 * * *", "timezone": "Europe/Berlin"}
 HOOK = {"url": "https://a.example/x", "headers": {"X-One": "1"}}
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine is to do as much in a slice as a fast one."""
+    monkeypatch.setattr(edits, "MAX_JUDGING_SECONDS", 60.0)
+
+
 def begin(caller: Caller, changes: Any, wanted: Any = None, **how: Any) -> dict[str, Any]:
     answer = caller.post("/operations", {"verb": "edit", "filter": wanted or {}, "changes": changes, **how})
     assert answer.status_code == 202, answer.content
@@ -219,12 +225,26 @@ class TestAnEdit:
         for name in ("one", "two", "three"):
             owner.post("/jobs", noop_job(name=name, job_type="invoice.render"))
         monkeypatch.setattr(types, "Allowance", lambda: Allowance(steps=MAX_STEPS))
-        begun = begin(owner, {"payload": {"a": 1}})
+        self.ends_slices_with_each_job(owner)
+
+    @pytest.mark.parametrize("how", [{}, {"all_or_nothing": True}])
+    def test_takes_no_longer_in_a_slice_than_it_may(
+        self, owner: Caller, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+    ) -> None:
+        monkeypatch.setattr(edits, "MAX_JUDGING_SECONDS", 0.0)
+        for name in ("one", "two", "three"):
+            made(owner, name=name, job_type="webhook", payload=HOOK)
+        self.ends_slices_with_each_job(owner, **how)
+
+    def ends_slices_with_each_job(self, owner: Caller, **how: Any) -> None:
+        begun, shown = begin(owner, {"priority": "critical"}, **how), {}
         seen, runner = [], Runner(select)
         while runner.turn() != IDLE_SECONDS:
-            seen.append(owner.get(f"/operations/{begun['id']}").json()["done"])
-        assert seen[:3] == [1, 2, 3]
-        assert {str(job.payload) for job in Job.objects.all()} == {"{'a': 1}"}
+            shown = owner.get(f"/operations/{begun['id']}").json()
+            seen.append(shown["done"] or shown["checked"])
+        assert [count for count in (1, 2, 3) if count in seen] == [1, 2, 3]
+        assert shown["refused"] == 0
+        assert {(job.priority, job.version) for job in Job.objects.all()} == {(0, 2)}
 
 
 class TestAllOrNothing:
