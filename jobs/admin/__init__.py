@@ -3,6 +3,17 @@
 Importing this package registers each page. Lists over large tables never count, join or sort (``shared.lists``).
 """
 
-from jobs.admin import attempt, dead_letter, job, lease, levers, result, targets, trail, trigger
+from jobs.admin import attempt, dead_letter, job, lease, levers, operation, result, targets, trail, trigger
 
-__all__ = ("attempt", "dead_letter", "job", "lease", "levers", "result", "targets", "trail", "trigger")
+__all__ = (
+    "attempt",
+    "dead_letter",
+    "job",
+    "lease",
+    "levers",
+    "operation",
+    "result",
+    "targets",
+    "trail",
+    "trigger",
+)

@@ -399,7 +399,7 @@ def _look_into_the_console(world: World) -> None:
 
 SHOWN = ("jobs/job", "jobs/trigger", "jobs/attempt", "django_celery_results/taskresult")
 LISTS = (
-    *("jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "jobs_change"),
+    *("jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "jobs_change", "jobs_operation"),
     *("django_celery_results_taskresult", "tenants_tenant", "tenants_apikey", "tenants_secret"),
 )
 DEEDS: tuple[Callable[[World], None], ...] = (

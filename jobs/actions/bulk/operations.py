@@ -137,7 +137,7 @@ def _stop_or_go(act: Callable[..., bool], *, tenant: Tenant, operation_id: UUID 
     act(operation_id=operation.id, tenant_id=tenant.id)
     operation.refresh_from_db()
     if operation.finished_at:
-        raise Conflict(f"The operation has ended already: it is {_status(operation)}.")
+        raise Conflict(f"The operation has ended already: it is {status_of(operation)}.")
     return operation
 
 
@@ -166,13 +166,14 @@ def representation(operation: Operation) -> dict[str, Any]:
     """The operation as the API shows it."""
     return OperationShape.of(
         operation,
-        status=_status(operation),
+        status=status_of(operation),
         refusals=operation.refusals[: operations_store.MAX_REFUSALS],
         checked=operation.checked if operation.all_or_nothing else None,
     )
 
 
-def _status(operation: Operation) -> str:
+def status_of(operation: Operation) -> str:
+    """In a word: running or paused; or, at its end, finished, refused or cancelled."""
     if operation.finished_at is None:
         return "paused" if operation.paused_at else "running"
     if operation.cancelled:

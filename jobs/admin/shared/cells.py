@@ -35,6 +35,8 @@ COLOURS = {
     "timed_out": "danger",
     "lost": "danger",
     "stale": "warning",
+    "finished": "success",
+    "refused": "danger",
     "SUCCESS": "success",
     "FAILURE": "danger",
 }

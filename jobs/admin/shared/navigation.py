@@ -14,6 +14,7 @@ _FIRINGS = (
     ("Triggers", "bolt", "admin:jobs_trigger_changelist", "jobs.view_trigger"),
     ("Dead letters", "skull", "admin:jobs_deadletter_changelist", "jobs.view_trigger"),
     ("Attempts", "replay", "admin:jobs_attempt_changelist", "jobs.view_attempt"),
+    ("Operations", "checklist", "admin:jobs_operation_changelist", "jobs.view_operation"),
 )
 _ACCESS = (
     ("Tenants", "apartment", "admin:tenants_tenant_changelist", "tenants.view_tenant"),

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django_celery_results.models import TaskResult
 
+from jobs.actions.bulk.operations import begin_operation
 from jobs.admin.shared.lists import first_id_since
 from jobs.models.fields import new_id
 from jobs.store import execution
@@ -36,6 +37,7 @@ class TestLists:
             "jobs_attempt",
             "django_celery_results_taskresult",
             "jobs_change",
+            "jobs_operation",
         ],
     )
     @pytest.mark.parametrize("query", ["", "?q=close", "?p=2"])
@@ -50,6 +52,7 @@ class TestLists:
             job = factories.make_job(tenant, name=f"close-{number}")
             trigger = factories.make_trigger(job, "dead")
             factories.make_attempt(trigger, "failed")
+            begin_operation(tenant=tenant, verb="pause", wanted={})
             TaskResult.objects.create(task_id=str(uuid4()), status="SUCCESS")
         many = self.queries(operator, url)
         # Prefetching asks by id once there is a row at all, on the second page only now.

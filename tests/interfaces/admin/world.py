@@ -13,8 +13,10 @@ from django.test import Client
 from django.urls import reverse
 from django_celery_results.models import TaskResult
 
+from jobs.actions.bulk.operations import begin_operation
 from jobs.core.levers.targets import regex_of
 from jobs.models import Change, Installation, Lease, Queue, TargetRule
+from jobs.store.trail import Actor, acting_as
 from tenants.actions import create_api_key
 from tenants.vault.secrets import put_secret
 from tests import factories
@@ -34,6 +36,7 @@ MODELS = (
     "jobs_installation",
     "jobs_queue",
     "jobs_targetrule",
+    "jobs_operation",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -56,6 +59,7 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_installation",
         "jobs_queue",
         "jobs_targetrule",
+        "jobs_operation",
     )
 }
 
@@ -84,6 +88,8 @@ class World:
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
         self.change = Change.objects.get(kind="api_key")
         self.installation, _ = Installation.objects.get_or_create(id=1)
+        with acting_as(Actor("api_key", "ck_1 ci")):
+            self.operation = begin_operation(tenant=self.tenant, verb="pause", wanted={"priority": "low"})
         # A name that addresses of the admin write otherwise.
         self.queue = Queue.objects.create(job_type="celery_task", window=16, measured_at=factories.now())
         self.target = TargetRule.objects.create(
@@ -104,6 +110,7 @@ class World:
             "jobs_installation": self.installation,
             "jobs_queue": self.queue,
             "jobs_targetrule": self.target,
+            "jobs_operation": self.operation,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
         return reverse(f"admin:{page}", args=[quote(row.pk)] if row else [])
