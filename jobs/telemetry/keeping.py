@@ -22,8 +22,8 @@ NOT_KEPT = frozenset(
 #: What every line of an attempt would repeat.
 _KNOWN = frozenset(
     (
-        "tenant", "job_id", "trigger_id", "attempt_id", "attempt", "fence", "request_id", "worker", "timestamp",
-        "level", "logger", "event", "exception", "stack",
+        "tenant", "job_id", "trigger_id", "attempt_id", "attempt", "fence", "trace_id", "request_id", "worker",
+        "timestamp", "level", "logger", "event", "exception", "stack",
     )
 )  # fmt: skip
 

@@ -32,7 +32,8 @@ class Output:
     __slots__ = ("_closed", "_head", "_lock", "_rest", "_tail")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A time-out strikes the thread that holds it, which then closes.
+        self._lock = threading.RLock()
         self._head: bytearray | None = None
         self._tail = bytearray()
         #: Bytes said behind the head.

@@ -192,6 +192,16 @@ class TestOutput:
         assert lines_of(trigger)[0].strip() == "0"
         assert lines_of(trigger)[-1].strip() == "19999"
 
+    def test_of_a_flood_that_a_time_out_ends_is_kept(self, perform: Perform, handler: Register) -> None:
+        def flood(ctx: Context, payload: Any) -> None:
+            while True:
+                ctx.log("drop")
+
+        triggers = [queued(handler(flood, timeout_seconds=0.5)) for _ in range(3)]
+        assert perform(*triggers) == {"retrying": 3}
+        for trigger in triggers:
+            assert set(lines_of(trigger)[:100]) == {"drop"}
+
     def test_is_kept_of_a_trigger_that_is_handed_back_or_given_up(
         self, perform: Perform, handler: Register
     ) -> None:
