@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.api.pagination import IdCursorPagination
 from jobs.models import Job, Trigger
-from tests.factories import make_job, make_tenant, make_trigger
+from tests.factories import make_attempt, make_job, make_tenant, make_trigger
 from tests.interfaces.api.caller import Caller
 
 #: Path, and the index its page is read by.
@@ -130,6 +130,22 @@ class TestPages:
         assert big == [], big
         used = {node["Index Name"] for node in scans if "Index Name" in node}
         assert any(PAGES[path] in name for name in used | partitioned(used)), scans
+
+
+class TestAnAttempt:
+    def test_is_read_by_its_key_in_each_partition(self, owner: Caller) -> None:
+        fill()
+        attempt = make_attempt(make_trigger(make_job(owner.tenant), "running"), output="said")
+        with CaptureQueriesContext(connection) as queries:
+            assert owner.get(f"/attempts/{attempt.id}").json()["output"] == "said"
+        [asked] = [query["sql"] for query in queries if 'FROM "jobs_attempt"' in query["sql"]]
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN (FORMAT JSON) " + asked)
+            nodes = plan_nodes(cursor.fetchone()[0][0]["Plan"])
+        scans = [node for node in nodes if "Relation Name" in node]
+        assert [node for node in scans if node["Node Type"] == "Seq Scan" and node["Plan Rows"] > 1] == []
+        used = partitioned({node["Index Name"] for node in nodes if "Index Name" in node})
+        assert used == {"jobs_attempt_pkey"}
 
 
 @dataclass(frozen=True)
