@@ -8,7 +8,11 @@ WORKDIR /app
 
 # Ahead of the code, so that an edit does not install anew.
 COPY requirements/base.txt requirements/base.txt
-RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/base.txt
+COPY requirements/otel.txt requirements/otel.txt
+# --build-arg TRACES=1 adds what sends traces to a collector.
+ARG TRACES=
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/base.txt \
+    ${TRACES:+-r requirements/otel.txt}
 
 COPY manage.py ./
 COPY gunicorn.conf.py ./

@@ -132,12 +132,16 @@ def _write_activity() -> None:
 
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
-    """Connect before the first message, not while it waits; a server that is away is met by the claim's patience."""
+    """Connect before the first message, not while it waits; a server that is away is met by the claim's patience. What
+    records spans is imported then, too.
+    """
     from jobs.engine import worker
     from jobs.store import db
+    from jobs.telemetry import traces
 
     worker.be_expendable()
     db.connect_ahead()
+    traces.recorder()
     worker.look_for_messages()
     _write_activity()
     collector.spare()

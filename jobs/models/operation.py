@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from jobs.models.fields import new_id, one_of, times_in_range
+from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
 #: What is done to jobs, and what to triggers.
@@ -40,6 +41,8 @@ class Operation(models.Model):
     cancelled = models.BooleanField(default=False)
     #: The actor in whose name the beats do it (store.trail); null: nobody said.
     asked_by = models.JSONField(null=True, editable=False)
+    #: The trace of its caller: what it replays is part of that.
+    trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, editable=False)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
     paused_at = models.DateTimeField(null=True)

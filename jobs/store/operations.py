@@ -9,6 +9,7 @@ from uuid import UUID
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.history import first_id_within
+from jobs.store.jobs import callers_trace_kept
 from jobs.store.trail import present_actor
 
 _SQL = db.queries("operations")
@@ -40,6 +41,7 @@ def begin(
         all_or_nothing=all_or_nothing,
         per_second=per_second,
         asked_by=actor and json.dumps(actor.as_dict()),
+        trace=callers_trace_kept(),
         most=most,
     )
     return rows[0].id if rows else None

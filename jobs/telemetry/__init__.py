@@ -11,6 +11,7 @@ each.
 from jobs.telemetry.context import (
     bound,
     callers_trace,
+    calling_from,
     carry,
     carry_caller,
     carry_request,
@@ -30,6 +31,7 @@ __all__ = (
     "Sampled",
     "bound",
     "callers_trace",
+    "calling_from",
     "carry",
     "carry_caller",
     "carry_request",

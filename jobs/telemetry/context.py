@@ -7,6 +7,8 @@ written. Ids alone are in it, never a payload or a secret.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, Protocol
 from uuid import UUID
@@ -61,6 +63,16 @@ def carry_request(request_id: str) -> None:
 def carry_caller(trace: TraceContext | None) -> None:
     """From here on what this thread does is done for a caller in ``trace``; None: in none that is known."""
     _caller.set(trace)
+
+
+@contextmanager
+def calling_from(trace: TraceContext | None) -> Iterator[None]:
+    """What this thread does inside is done for a caller in ``trace``, as with ``carry_caller``."""
+    token = _caller.set(trace)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
 
 
 def callers_trace() -> TraceContext | None:

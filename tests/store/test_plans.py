@@ -514,6 +514,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "all_or_nothing": False,
         "per_second": None,
         "asked_by": None,
+        "trace": None,
         "most": 10,
     },
     "operations.take": lambda s: {},

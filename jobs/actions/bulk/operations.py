@@ -20,7 +20,8 @@ from jobs.shapes.operations import OperationShape
 from jobs.store import db, lifecycle
 from jobs.store import operations as operations_store
 from jobs.store.trail import Actor, acting_as
-from jobs.telemetry import get_logger
+from jobs.telemetry import calling_from, get_logger
+from jobs.telemetry.traces import w3c
 from jobs.wakeups import wake_beats
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -148,7 +149,11 @@ def advance(select: Select) -> bool:
         if operation is None:
             return False
         try:
-            with acting_as(operation.asked_by and Actor(**operation.asked_by)), db.atomic():
+            with (
+                acting_as(operation.asked_by and Actor(**operation.asked_by)),
+                calling_from(w3c.recall(operation.trace or "")),
+                db.atomic(),
+            ):
                 _do_slice(operation, select)
         except db.DISCONNECTED:
             raise

@@ -4,10 +4,11 @@
 -- returns: id
 INSERT INTO jobs_operation (
     id, tenant_id, verb, filter, changes, all_or_nothing, checking, checked, per_second, next_at, cursor, done, refused,
-    refusals, cancelled, asked_by, created_at, updated_at)
+    refusals, cancelled, asked_by, trace, created_at, updated_at)
 SELECT %(id)s, %(tenant_id)s, %(verb)s, %(filter)s::jsonb, %(changes)s::jsonb, %(all_or_nothing)s, %(all_or_nothing)s, 0,
        %(per_second)s, CASE WHEN %(per_second)s::float IS NOT NULL THEN carillon_clock() END,
-       '00000000-0000-0000-0000-000000000000', 0, 0, '[]', false, %(asked_by)s::jsonb, carillon_clock(), carillon_clock()
+       '00000000-0000-0000-0000-000000000000', 0, 0, '[]', false, %(asked_by)s::jsonb, %(trace)s, carillon_clock(),
+       carillon_clock()
 WHERE (SELECT count(*) FROM jobs_operation WHERE finished_at IS NULL AND tenant_id = %(tenant_id)s) < %(most)s
 RETURNING id;
 
@@ -19,8 +20,8 @@ RETURNING id;
 -- that is further away than the pace can have put it is one of before the clock went back.
 -- locks: a row of jobs_operation, SKIP LOCKED
 -- index: operation_unfinished
--- returns: id, tenant_id, verb, filter, changes, checking, cursor, asked_by, created_at, room, paced_from
-SELECT o.id, o.tenant_id, o.verb, o.filter, o.changes, o.checking, o.cursor, o.asked_by, o.created_at,
+-- returns: id, tenant_id, verb, filter, changes, checking, cursor, asked_by, trace, created_at, room, paced_from
+SELECT o.id, o.tenant_id, o.verb, o.filter, o.changes, o.checking, o.cursor, o.asked_by, o.trace, o.created_at,
        1 + floor(extract(epoch FROM clock.now - pace.paced_from) * o.per_second)::int AS room, pace.paced_from
 FROM (SELECT carillon_clock() AS now OFFSET 0) clock
     CROSS JOIN jobs_operation o

@@ -8,6 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from jobs.actions import jobs as actions
+from jobs.actions.bulk.operations import advance
+from jobs.api.calls.selection import select
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import Job, Trigger
@@ -50,6 +52,15 @@ class TestATrigger:
         Trigger.objects.update(state="dead", reason="exhausted", finished_at=trigger.finished_at)
         owner.post(f"/triggers/{trigger.id}/replay")
         assert kept() == [None]
+
+    def test_that_an_operation_replays_is_part_of_the_operations(self, owner: Caller) -> None:
+        trigger = make_trigger(make_job(owner.tenant), "dead")
+        asked = {"verb": "replay", "filter": {"state": "dead"}}
+        assert owner.post("/operations", asked, **TRACED).status_code == 202
+        while advance(select):
+            pass
+        assert Trigger.objects.get(id=trigger.id).state == "pending"
+        assert (kept(), callers_trace()) == ([TRACEPARENT], None)
 
     def test_of_a_backfill_keeps_it(self, owner: Caller) -> None:
         cron = {"schedule_type": "cron", "cron_expression": "*/10 * * * *", "interval": None}
