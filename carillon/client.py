@@ -28,6 +28,15 @@ MAX_PAGE_SIZE = 200
 pause = time.sleep
 
 
+def trace_headers() -> dict[str, str]:
+    """The trace that this process is part of, where its environment names one, as OpenTelemetry has it.
+
+    The server judges them; what is no header at all is left out.
+    """
+    named = {name: os.environ.get(name.upper(), "").strip() for name in ("traceparent", "tracestate")}
+    return {name: value for name, value in named.items() if value and value.isascii() and value.isprintable()}
+
+
 class Bearer(AuthBase):
     """As an object, because requests otherwise prefers what ``~/.netrc`` says of the host."""
 
@@ -81,7 +90,7 @@ class Client:
 
         It is repeated under one key while nobody answers or the server asks for it.
         """
-        headers = {"Accept": "application/json"} | (headers or {})
+        headers = {"Accept": "application/json"} | trace_headers() | (headers or {})
         if method != "GET":
             headers.setdefault("Idempotency-Key", str(uuid4()))
         for seconds in (*PAUSES_SECONDS, None):

@@ -52,6 +52,8 @@ class OneTrigger(TriggerShape):
 
     duplicates_prevented: int
     """How often an effect was left out because an earlier execution had made it (ctx.once)."""
+    trace_id: str | None
+    """Of the trace that its caller named."""
 
 
 class SkippedRangeShape(Shown):

@@ -13,8 +13,25 @@ from tenants.models import ApiKey, Secret
 from tests import factories
 from tests.cli.conftest import ApiAdapter, Command
 from tests.interfaces.api.caller import Caller
+from tests.interfaces.api.test_traces import TRACEPARENT
 
 EVERY_MINUTE = ("-t", "noop", "--every", "60")
+
+
+class TestCalls:
+    def test_are_part_of_the_trace_that_the_environment_names(
+        self, carillon: Command, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run_now = ("jobs", "create", "-t", "noop", "--now")
+        monkeypatch.setenv("TRACEPARENT", TRACEPARENT)
+        monkeypatch.setenv("TRACESTATE", "congo=t61")
+        assert carillon(*run_now).code == 0
+        monkeypatch.setenv("TRACESTATE", "é\n")
+        assert carillon(*run_now).code == 0
+        monkeypatch.setenv("TRACEPARENT", "")
+        assert carillon(*run_now).code == 0
+        kept = Trigger.objects.order_by("id").values_list("trace", flat=True)
+        assert list(kept) == [f"{TRACEPARENT} congo=t61", TRACEPARENT, None]
 
 
 class TestJobs:

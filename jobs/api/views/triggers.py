@@ -18,6 +18,7 @@ from jobs.models.trigger import DEAD_LETTERS
 from jobs.shapes.history import AttemptShape, OneTrigger, ReplayCount, TriggerShape
 from jobs.shapes.operations import NamedDeadLetters, Replay
 from jobs.store.effects import duplicates_prevented
+from jobs.telemetry.traces import w3c
 
 
 class TriggersView(Endpoint):
@@ -48,9 +49,12 @@ class TriggerView(Endpoint):
     )
     def get(self, request: Request, trigger_id: UUID) -> Response:
         trigger = find_trigger(tenant=self.tenant, trigger_id=trigger_id)
-        return Response(
-            self.of_interest(OneTrigger.of(trigger, duplicates_prevented=duplicates_prevented(trigger.id)))
-        )
+        trace = w3c.recall(trigger.trace or "")
+        told = {
+            "duplicates_prevented": duplicates_prevented(trigger.id),
+            "trace_id": trace.trace_id if trace is not None else None,
+        }
+        return Response(self.of_interest(OneTrigger.of(trigger, **told)))
 
 
 class TriggerAttemptsView(Endpoint):

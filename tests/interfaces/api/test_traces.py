@@ -44,6 +44,13 @@ class TestATrigger:
         owner.post(f"/jobs/{job.id}/run", **TRACED, tracestate="congo=t61rcWkgMzE, rojo=1")
         assert kept() == [f"{TRACEPARENT} congo=t61rcWkgMzE,rojo=1"]
 
+    def test_tells_its_id(self, owner: Caller) -> None:
+        job = make_job(owner.tenant)
+        traced = owner.post(f"/jobs/{job.id}/run", **TRACED).json()["id"]
+        untraced = owner.post(f"/jobs/{job.id}/run").json()["id"]
+        told = [owner.get(f"/triggers/{one}").json()["trace_id"] for one in (traced, untraced)]
+        assert told == [TRACE_ID, None]
+
     def test_that_is_replayed_is_part_of_the_replays(self, owner: Caller) -> None:
         of_another = TRACEPARENT.replace("0af", "1af")
         trigger = make_trigger(make_job(owner.tenant), "dead", trace=of_another)

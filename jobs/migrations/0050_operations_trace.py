@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0048_parked_for")]
+    dependencies = [("jobs", "0049_output")]
     operations = [
         migrations.AddField(
             "operation", "trace", models.CharField(editable=False, max_length=568, null=True)
