@@ -58,6 +58,19 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     description="Do this once: for 24 hours the same request under the same key gets the first answer, with "
     "`Idempotency-Replayed: true`. 1 to 255 printable ASCII characters.",
 )
+#: Of every write, though few of them make triggers: it is also named by the lines of the log.
+TRACE = (
+    OpenApiParameter(
+        "traceparent",
+        str,
+        OpenApiParameter.HEADER,
+        description="The trace that the call is part of (W3C Trace Context): triggers that it asks for are, too. A "
+        "malformed one counts as absent.",
+    ),
+    OpenApiParameter(
+        "tracestate", str, OpenApiParameter.HEADER, description="Goes with `traceparent`; 512 characters."
+    ),
+)
 
 
 def fields_of(shape: type[BaseModel]) -> OpenApiParameter:
@@ -95,7 +108,7 @@ def endpoint(
             description=f"{summary}.",
             request=request,
             responses=_answers(responses, {*_ALWAYS, *problems, *(_OF_WRITES if writes else ())}),
-            parameters=[*parameters, *((IDEMPOTENCY_KEY,) if writes else ())],
+            parameters=[*parameters, *((IDEMPOTENCY_KEY, *TRACE) if writes else ())],
             examples=list(examples),
             operation_id=operation_id,
         )(method)
