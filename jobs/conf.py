@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jobs.core.errors import InvalidInput
 from jobs.core.levers import targets
+from jobs.core.levers.breaker import Policy
 
 
 def _split(value: object) -> object:
@@ -92,6 +93,22 @@ class EngineSettings(BaseSettings):
         0, ge=0, le=100_000, description="Webhooks a second to one host; 0: no limit."
     )
     target_rates: Rates = Field(default={}, description="Hosts with a rate of their own: host=rate, …")
+    breaker_failures: int = Field(
+        10,
+        ge=1,
+        le=10_000,
+        description="Failed calls of a host in a window that open a tenant's circuit breaker.",
+    )
+    breaker_ratio: float = Field(
+        0.5, gt=0, le=1, description="The part of all calls in a window that they must be."
+    )
+    breaker_window_seconds: float = Field(60, ge=1, le=3600)
+    breaker_wait_seconds: float = Field(
+        30,
+        ge=1,
+        le=3600,
+        description="How long a breaker is open before one call probes; twice as long each time.",
+    )
     dispatch_deadline_seconds: float = Field(30, ge=1, le=3600)
     brokerless_fallback: bool = Field(
         False, description="On: while the broker is away, messages go through Postgres."
@@ -170,6 +187,15 @@ class EngineSettings(BaseSettings):
         if self.target_rate_per_second:
             rates = {targets.EVERY: self.target_rate_per_second} | rates
         return [targets.Rule(name, rate, set_by_operator=False) for name, rate in rates.items()]
+
+    @property
+    def breaker_policy(self) -> Policy:
+        return Policy(
+            failures=self.breaker_failures,
+            ratio=self.breaker_ratio,
+            window=timedelta(seconds=self.breaker_window_seconds),
+            wait=timedelta(seconds=self.breaker_wait_seconds),
+        )
 
     @property
     def leader_lease(self) -> timedelta:

@@ -25,7 +25,16 @@ from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP, rotate_signing_s
 #: Scopes that a tenant's key may have.
 TENANT_SCOPES = tuple(scope for scope in ApiKey.Scope.values if scope != ApiKey.Scope.OPERATOR)
 #: Columns of a tenant that may change. Services and receivers know it by its slug.
-CHANGEABLE = ("name", "status", "queues", "disabled_types", "require_if_match", "all_events", *NAMES)
+CHANGEABLE = (
+    "name",
+    "status",
+    "queues",
+    "disabled_types",
+    "require_if_match",
+    "all_events",
+    "circuit_breaker",
+    *NAMES,
+)
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: ``last_used_at`` is written no more often than this, so that reading does not become writing.

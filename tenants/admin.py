@@ -138,7 +138,7 @@ class TenantAdmin(AccessAdmin):
                 "fields": tuple(zip(NAMES[1::2], NAMES[2::2], strict=True))
             },
         ),
-        ("Reach", {"fields": ("queues", "disabled_types")}),
+        ("Reach", {"fields": ("queues", "disabled_types", "circuit_breaker")}),
         ("API", {"fields": ("require_if_match", "all_events")}),
     )
 

@@ -96,6 +96,12 @@ class Tenant(models.Model):
         db_default=False,
         help_text="The event feed also tells of each success and each failed attempt that is retried.",
     )
+    circuit_breaker = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Stop calling a host once calls of it keep failing, and try with one call whether it is back. What "
+        "falls due meanwhile waits, without an attempt.",
+    )
     #: For all its jobs that have none of their own; ``watched`` as on a job.
     notify = models.JSONField(null=True, blank=True, editable=False)
     watched = models.BooleanField(default=False, db_default=False, editable=False)

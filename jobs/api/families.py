@@ -284,6 +284,12 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
         "Rules by which an operator paused hosts that jobs call. `carillon targets list` says which, who and why.",
         value=found.levers.paused_targets,
     )
+    yield GaugeMetricFamily(
+        "carillon_breakers_open",
+        "Circuit breakers of tenants' targets that are open or probing, up to 10,000. Many at once: look at our own "
+        "way out, its proxy and its names, before the targets.",
+        value=found.levers.open_breakers,
+    )
 
 
 def _of_processes(found: Figures) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from jobs.engine.notices import notify
 from jobs.engine.steps.step import Step
 from jobs.store import answers, events, history, operations, partitions, trail
 from jobs.store import jobs as jobs_store
+from jobs.store.dispatch import breakers
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.store.insight import rollup
 from jobs.store.trail import chain
@@ -82,6 +83,7 @@ class Housekeeper:
             _purge("answers", partial(answers.purge, limit=BATCH)),
             _purge("trail", partial(trail.purge, retention=trail_retention, limit=BATCH)),
             _purge("messages", partial(dispatch_messages.forget, older_than=UNTAKEN, limit=BATCH)),
+            _purge("breakers", partial(breakers.purge, limit=BATCH)),
             Step("purge versions", self._purge_versions, every=PURGE_EVERY_SECONDS),
         ]
 

@@ -12,6 +12,7 @@ from typing import Any
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
 from jobs.core.levers import lower_cap
+from jobs.core.levers.breaker import Admits, BreakerState
 from jobs.core.levers.targets import Limits
 from jobs.core.pull import shown_name
 from jobs.core.states import JobStatus, TriggerState
@@ -19,7 +20,7 @@ from jobs.explain.gate import Gate, moment, span
 from jobs.handlers import JobType, registry
 from jobs.limits import Bucket, target_bucket, tenant_bucket
 from jobs.models import PullType
-from jobs.store.dispatch import targets
+from jobs.store.dispatch import breakers, targets
 
 #: How many firings a bucket would grant now; None when it cannot be asked (then each beat counts by itself).
 Available = Callable[[Bucket], int | None]
@@ -116,6 +117,27 @@ def target(fact: Any, limits: Limits) -> Gate:
     has_room = targets.rooms_of({fact.target: cap})[fact.target] > 0
     room = "has room" if has_room else "is full"
     return Gate("target", has_room, f"Target {fact.target} {room}: {cap:,} at most in flight.", limit=cap)
+
+
+def breaker(fact: Any) -> Gate:
+    if not fact.target or not fact.circuit_breaker:
+        return Gate("breaker", True, f"Tenant {fact.tenant} has no circuit breaker for it.")
+    found = breakers.find([(fact.tenant_id, fact.target)])
+    whose = f"The circuit breaker of tenant {fact.tenant} for {fact.target}"
+    if not found or found[0].state == BreakerState.CLOSED:
+        return Gate("breaker", True, f"{whose} is closed.")
+    [row] = found
+    if row.probe_id == fact.id and fact.state == TriggerState.QUEUED:
+        return Gate("breaker", True, f"{whose} lets this call through, to see whether the target is back.")
+    if breakers.admits(row) is Admits.PROBE and fact.state != TriggerState.QUEUED:
+        return Gate("breaker", True, f"{whose} is open, and lets one call through now.")
+    since = f"{whose} is open since {moment(row.changed_at)}, as calls of it failed"
+    if row.state == BreakerState.HALF_OPEN:
+        return Gate(
+            "breaker", False, f"{since}: another call tries whether it is back.", blockers=(row.probe_id,)
+        )
+    opens = f"one call tries whether it is back from {moment(row.probe_at)} on"
+    return Gate("breaker", False, f"{since}: {opens}.", opens_at=row.probe_at)
 
 
 def target_rate(fact: Any, limits: Limits, available: Available) -> Gate:

@@ -70,6 +70,7 @@ GATES: dict[str, _Decide] = {
     "tenant_cap": _alone(gates.tenant_cap),
     "tenant_rate": _by_rate(gates.tenant_rate),
     "target": lambda asked: gates.target(asked.fact, asked.target_limits),
+    "breaker": _alone(gates.breaker),
     "target_rate": lambda asked: gates.target_rate(asked.fact, asked.target_limits, asked.available),
     "overlap": _by_dispatch(overlap.overlap),
     "concurrency_key": _by_dispatch(overlap.concurrency_key),
@@ -88,6 +89,7 @@ _COUNTS = {
         "dispatch",
         "job_type",
         "target",
+        "breaker",
         "broker",
         "worker",
         "running",
@@ -150,7 +152,7 @@ class Explanation:
 def explain_trigger(
     *, tenant: Tenant, trigger_id: UUID | str, available: Available | None = None
 ) -> Explanation:
-    """Explain one trigger. Five statements at most, and a question to Redis for each rate limit it is under.
+    """Explain one trigger. Six statements at most, and a question to Redis for each rate limit it is under.
 
     ``available`` answers for the rate limits in place of Redis. Raises ``NotFound``.
     """

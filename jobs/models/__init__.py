@@ -7,7 +7,7 @@ from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
 from jobs.models.job import Job, JobLabel
 from jobs.models.operation import Operation
 from jobs.models.process import Clock, Lease, Worker, ZoneRules
-from jobs.models.queue import Installation, Message, PullType, Queue, TargetRule
+from jobs.models.queue import Breaker, Installation, Message, PullType, Queue, TargetRule
 from jobs.models.tally import ActivityHour, ActivityMinute, ActivityTotal, AnswerTally, JobTally, MetricTenant
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.trigger import Origin, Trigger
@@ -19,6 +19,7 @@ __all__ = (
     "Answer",
     "AnswerTally",
     "Attempt",
+    "Breaker",
     "CatchUp",
     "Change",
     "Clock",

@@ -1,12 +1,13 @@
 """Queue: what dispatchers know of one job type's queue together (DESIGN §8). Installation: whether they dispatch.
-TargetRule: which hosts jobs may call, and how fast. Message: what the broker cannot take. PullType: a job type that a
-tenant declared."""
+TargetRule: which hosts jobs may call, and how fast. Breaker: which are down. Message: what the broker cannot take.
+PullType: a job type that a tenant declared."""
 
 from datetime import timedelta
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from jobs.core.levers.breaker import BreakerState
 from jobs.core.levers.targets import MAX_IN_FLIGHT, MAX_PATTERN_LENGTH, MAX_RATE
 from jobs.core.pull import MAX_NAME_LENGTH
 from jobs.models.fields import times_in_range
@@ -122,6 +123,48 @@ class TargetRule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Breaker(models.Model):
+    """How a tenant's calls of one target went of late, where the tenant wants a circuit breaker for each
+    (``jobs.core.levers.breaker``). There are rows for targets of which calls failed lately, no others.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    target = models.CharField(max_length=255)
+    state = models.CharField(max_length=16, choices=[(state.value, state.value) for state in BreakerState])
+    failures = models.PositiveIntegerField()
+    successes = models.PositiveIntegerField()
+    window_ends_at = models.DateTimeField()
+    openings = models.PositiveIntegerField()
+    probe_at = models.DateTimeField(null=True)
+    probe_id = models.UUIDField(null=True)
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("tenant", "target"), name="breaker_one_per_target"),
+            models.CheckConstraint(
+                condition=models.Q(state__in=[state.value for state in BreakerState]),
+                name="breaker_state_known",
+            ),
+            models.CheckConstraint(
+                condition=times_in_range("window_ends_at", "probe_at", "changed_at"),
+                name="breaker_times_between_2000_and_2100",
+            ),
+        )
+        indexes = (
+            # store/sql/breakers.sql: purge; store/sql/metrics.sql: levers.
+            models.Index(
+                fields=("window_ends_at",), condition=models.Q(state="closed"), name="breaker_closed"
+            ),
+            models.Index(
+                fields=("probe_at",), condition=~models.Q(state="closed"), name="breaker_not_closed"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.state}"
 
 
 class Message(models.Model):

@@ -16,7 +16,8 @@ from tenants.quotas import QUOTAS
 #: In the order in which a trigger meets them.
 GATE_NAMES = (
     "due", "misfire", "job", "tenant", "leader", "dispatch", "job_type", "tenant_cap", "tenant_rate", "target",
-    "target_rate", "overlap", "concurrency_key", "type_cap", "queue_window", "broker", "worker", "running", "back_off",
+    "breaker", "target_rate",
+    "overlap", "concurrency_key", "type_cap", "queue_window", "broker", "worker", "running", "back_off",
 )  # fmt: skip
 _Gate = Literal[GATE_NAMES]  # type: ignore[valid-type]
 
@@ -145,6 +146,8 @@ class TenantShape(Shown):
     """PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match."""
     all_events: bool
     """GET /events also tells of each success and each failed attempt that is retried."""
+    circuit_breaker: bool
+    """Calls of a host stop once they keep failing, until one call shows that it is back."""
     notify: Annotated[Notify, UNREAD, PlainSerializer(lambda stored: stored)] | None
     """Of all jobs that have none of their own."""
     queues: list[str]

@@ -189,6 +189,8 @@ class _Settings(Shape):
     """PUT, PATCH and DELETE of its jobs must name the version they mean."""
     all_events: StrictBool = Field(default=None)  # type: ignore[assignment]
     """Its event feed also tells of each success and each failed attempt that is retried."""
+    circuit_breaker: StrictBool = Field(default=None)  # type: ignore[assignment]
+    """Its calls of a host stop once they keep failing, until one call shows that it is back."""
 
     @property
     def given(self) -> dict[str, Any]:
@@ -249,6 +251,7 @@ class InstallationTenant(
     disabled_types: list[str]
     require_if_match: bool
     all_events: bool
+    circuit_breaker: bool
     created_at: datetime
     updated_at: datetime
 

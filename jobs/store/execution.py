@@ -5,16 +5,18 @@ outcome as a ``stale`` attempt. All may be repeated after an uncertain outcome, 
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.core.backoff import RetryPolicy
 from jobs.core.errors import InvalidInput
+from jobs.core.levers.breaker import Pair, reached
 from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.models.fields import new_ids
 from jobs.store import db, events
+from jobs.store.dispatch import breakers
 from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
@@ -35,6 +37,7 @@ class ClaimToken(NamedTuple):
 class Finish(NamedTuple):
     """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying.
     ``watched``: somebody wants an event of it, whatever it is. ``tenant_id`` and ``job_type``: of whose activity it is.
+    ``guarded_target``: what it called, where its tenant has circuit breakers.
     """
 
     token: ClaimToken
@@ -55,6 +58,7 @@ class Finish(NamedTuple):
     tenant_id: int = 0
     job_type: str = ""
     output: str | None = None
+    guarded_target: str = ""
 
     @property
     def succeeds(self) -> bool:
@@ -198,10 +202,13 @@ def note_progress(*, token: ClaimToken, progress: object = None, checkpoint: obj
 def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
     """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale.
 
-    Opens a transaction where one of them may become an event.
+    Opens a transaction where one of them may become an event. Counts them for circuit breakers first, while a trigger
+    that probes still counts as in flight: otherwise dispatch might hand out another probe before this one is judged.
     """
     if not finishes:
         return {}
+    if any(f.guarded_target for f in finishes):
+        breakers.note(_calls(finishes))
     told = {f.token.id: f.watched for f in finishes if f.told}
     if not told:
         return _finish(finishes)
@@ -209,6 +216,17 @@ def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         states = _finish(finishes)
         events.note(key for key in told if key in states and (told[key] or states[key] in ENDED))
     return states
+
+
+def _calls(finishes: Sequence[Finish]) -> Iterator[tuple[Pair, UUID, bool]]:
+    """How calls of guarded targets went, as far as their attempts tell."""
+    for f in finishes:
+        if f.guarded_target:
+            answered = reached(
+                attempt_state=f.attempt_state, error_code=f.error_code, http_status=f.http_status
+            )
+            if answered is not None:
+                yield (f.tenant_id, f.guarded_target), f.token.id, answered
 
 
 def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:

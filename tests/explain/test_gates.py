@@ -14,7 +14,7 @@ from jobs.explain.gate import moment
 from jobs.explain.progress import _ENDS
 from jobs.handlers import registry
 from jobs.limits import Buckets, Rates, tenant_bucket
-from jobs.models import Lease, Queue, Trigger, Worker
+from jobs.models import Breaker, Lease, Queue, Trigger, Worker
 from jobs.store import execution
 from jobs.store.insight import workers
 from tests.explain.asking import Tokens, blocking, explain, gate, is_dispatched
@@ -412,6 +412,40 @@ class TestTarget:
         assert not is_dispatched(trigger)
         execution.finish([finish_of(other, attempt)])
         passed(trigger)
+
+
+class TestBreaker:
+    def test_opens_when_the_target_is_back(self) -> None:
+        trigger = make_trigger(make_job(make_tenant(slug="acme", circuit_breaker=True), target="api.example"))
+        columns = {"failures": 0, "successes": 0, "openings": 1, "window_ends_at": now(), "changed_at": now()}
+        breaker = Breaker.objects.create(
+            tenant=trigger.tenant, target="api.example", state="open", probe_at=now() + MINUTE, **columns
+        )
+        assert blocking(trigger) == ["breaker"]
+        whose = "The circuit breaker of tenant acme for api.example is open since "
+        assert explain(trigger).summary.startswith(whose)
+        assert not is_dispatched(trigger)
+        assert blocking(trigger) == ["breaker"]  # parked by now
+        Breaker.objects.filter(id=breaker.id).update(state="closed")
+        passed(trigger)
+
+    def test_lets_one_through_when_its_time_is_over(self) -> None:
+        trigger = make_trigger(make_job(make_tenant(circuit_breaker=True), target="api.example"))
+        columns = {"failures": 0, "successes": 0, "openings": 1, "window_ends_at": now(), "changed_at": now()}
+        Breaker.objects.create(
+            tenant=trigger.tenant, target="api.example", state="open", probe_at=now() - MINUTE, **columns
+        )
+        passed(trigger)
+
+    def test_still_blocks_what_is_queued(self) -> None:
+        job = make_job(make_tenant(circuit_breaker=True), target="api.example")
+        trigger = make_trigger(job, state="queued")
+        columns = {"failures": 0, "successes": 0, "openings": 1, "window_ends_at": now(), "changed_at": now()}
+        Breaker.objects.create(
+            tenant=job.tenant, target="api.example", state="open", probe_at=now() - MINUTE, **columns
+        )
+        assert "breaker" in blocking(trigger)
+        assert claim(trigger) == []
 
 
 class TestTypeCap:

@@ -80,6 +80,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         watched=row.watched,
         tenant_id=row.tenant_id,
         job_type=row.job_type,
+        guarded_target=row.guarded_target,
     )
 
 

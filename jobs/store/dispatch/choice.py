@@ -140,7 +140,7 @@ class _Turn:
             limit,
         )
         self._is_barred = is_barred
-        self._gates = Gates(rules=memory.rules, rates=rates)
+        self._gates = Gates(rules=memory.rules, rates=rates, is_guarded=memory.is_guarded)
         self._turns = memory.backlog.turns
         # Redis is asked here: never within the transaction, which keeps tenants locked.
         self._rated = set(self._turns.first(limit, memory.rated()))

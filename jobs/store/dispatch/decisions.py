@@ -1,13 +1,14 @@
 """Decisions: what becomes of the triggers whose turn has come. SQL gathers facts, ``core.policies`` decides."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from jobs.core.levers.breaker import Pair
 from jobs.core.policies import Decision, Delivery, JobFacts, MisfirePolicy, decide, is_missed, may_skip
 from jobs.core.states import CANCEL_REASONS, SKIP_REASONS
 from jobs.store import db
@@ -22,7 +23,7 @@ END_HERE = 100
 class TargetGates(Protocol):
     """What stands between triggers and their targets (``targets.Gates``)."""
 
-    def hold_back(self, wanted: Mapping[str, Sequence[UUID]]) -> set[UUID]: ...
+    def hold_back(self, wanted: Sequence[tuple[UUID, Pair]]) -> set[UUID]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +210,8 @@ def _keep_from(job: Any) -> datetime | None:
 
 def _admitted(chosen: list[_Decided], gates: TargetGates) -> list[_Decided]:
     """Those of the chosen whose targets may be called now; the others are parked."""
-    by_target: defaultdict[str, list[UUID]] = defaultdict(list)
-    for row, job in chosen:
-        if job.target:
-            by_target[job.target].append(row.id)
-    held = gates.hold_back(by_target) if by_target else set()
+    calling = [(row.id, (row.tenant_id, job.target)) for row, job in chosen if job.target]
+    held = gates.hold_back(calling) if calling else set()
     return [one for one in chosen if one.row.id not in held] if held else chosen
 
 

@@ -165,6 +165,10 @@ class Memory:
         tenant = self.tenants.get(tenant_id)
         return tenant is not None and tenant.status == "active"
 
+    def is_guarded(self, tenant_id: int) -> bool:
+        """Whether the tenant has circuit breakers, as it was when it was locked."""
+        return bool(self.tenants[tenant_id].circuit_breaker)
+
     def rated(self) -> Set[int]:
         """Tenants with due work that have a rate."""
         return self._rated & self.backlog.turns.tenants

@@ -1,12 +1,13 @@
 """Targets: rules for the hosts that handlers call, and triggers that wait until their target lets them go (DESIGN §8).
 
-A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause or a cap holds back
-leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there is room
-(``release_targets``), and what waited for a rate when the rules have changed (``follow_changes``). Should both fail it
-comes back by itself after ``PATIENCE``, and is decided anew.
+A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause, a circuit breaker
+or a cap holds back leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there
+is room (``release_targets``), and what waited for a rate when the rules have changed (``follow_changes``). Should both
+fail it comes back by itself after ``PATIENCE``, and is decided anew.
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
@@ -14,9 +15,10 @@ from uuid import UUID
 
 from jobs.conf import engine_settings
 from jobs.core.instants import EARLIEST
+from jobs.core.levers.breaker import Admits, Pair
 from jobs.core.levers.targets import Rule, Rules
 from jobs.store import db
-from jobs.store.dispatch import parking
+from jobs.store.dispatch import breakers, parking
 
 _SQL = db.queries("targets")
 #: Up to half as long or as long again, so that many that were held back together do not come back together.
@@ -66,19 +68,29 @@ def rule_of(row: Any) -> Rule:
 
 
 class Gates:
-    """What one turn of dispatch may send to which target. In its transaction."""
+    """What one turn of dispatch may send to which target. In its transaction, under the locks of the tenants.
 
-    def __init__(self, *, rules: Rules, rates: Admission) -> None:
-        self._rules, self._rates = rules, rates
+    ``is_guarded``: whether a tenant has circuit breakers.
+    """
 
-    def hold_back(self, wanted: Mapping[str, Sequence[UUID]]) -> set[UUID]:
-        """Park those of the triggers, by target, that may not go now. Returns them."""
-        limits = {target: self._rules.of(target) for target in wanted}
-        left = {target: list(ids) for target, ids in wanted.items()}
+    def __init__(self, *, rules: Rules, rates: Admission, is_guarded: Callable[[int], bool]) -> None:
+        self._rules, self._rates, self._is_guarded = rules, rates, is_guarded
+
+    def hold_back(self, wanted: Sequence[tuple[UUID, Pair]]) -> set[UUID]:
+        """Park those of the triggers, each with its tenant and target, that may not go now. Returns them.
+
+        Those that come first go first: in this order places were allotted to tenants.
+        """
+        limits = {pair[1]: self._rules.of(pair[1]) for _, pair in wanted}
+        stopped = {trigger_id for trigger_id, (_, target) in wanted if limits[target].paused_by is not None}
+        stopped |= self._stopped_by_breakers([one for one in wanted if one[0] not in stopped])
         held: dict[UUID, str] = {}
-        for target, limit in limits.items():
-            if limit.paused_by is not None:
-                held |= dict.fromkeys(left.pop(target), target)
+        left: defaultdict[str, list[UUID]] = defaultdict(list)
+        for trigger_id, (_, target) in wanted:
+            if trigger_id in stopped:
+                held[trigger_id] = target
+            else:
+                left[target].append(trigger_id)
         caps = {target: cap for target in left if (cap := limits[target].max_in_flight) is not None}
         for target, room in self._rooms(caps).items():
             held |= dict.fromkeys(left[target][room:], target)
@@ -87,6 +99,13 @@ class Gates:
         return held.keys() | self._wait_for_turns(
             {target: (ids, rate) for target, ids in left.items() if (rate := limits[target].rate_per_second)}
         )
+
+    def _stopped_by_breakers(self, wanted: Iterable[tuple[UUID, Pair]]) -> set[UUID]:
+        by_pair: defaultdict[Pair, list[UUID]] = defaultdict(list)
+        for trigger_id, pair in wanted:
+            if self._is_guarded(pair[0]):
+                by_pair[pair].append(trigger_id)
+        return breakers.hold_back(by_pair) if by_pair else set()
 
     def _rooms(self, caps: Mapping[str, int]) -> dict[str, int]:
         """How many more may go to each target that has a cap; none while another dispatcher serves it."""
@@ -130,14 +149,15 @@ def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
     """
     pairs = _SQL["waiting"](target=after[0], tenant_id=after[1], limit=limit)
     limits = {row.target: rules.of(row.target) for row in pairs}
-    caps = {
-        target: each.max_in_flight
-        for target, each in limits.items()
-        if each.max_in_flight is not None and each.paused_by is None
-    }
-    rooms = dict.fromkeys((target for target, each in limits.items() if each.paused_by is None), SHOW)
-    rooms |= rooms_of(caps)
-    found = [(row.target, row.tenant_id, room) for row in pairs if (room := rooms.get(row.target))]
+    open_to = {row.target: SHOW for row in pairs if limits[row.target].paused_by is None}
+    caps = {target: cap for target in open_to if (cap := limits[target].max_in_flight) is not None}
+    open_to |= rooms_of(caps)
+    through = _through_breakers([row for row in pairs if row.guarded and row.target in open_to])
+    found = [
+        (row.target, row.tenant_id, room)
+        for row in pairs
+        if (room := min(open_to.get(row.target, 0), through.get((row.tenant_id, row.target), SHOW)))
+    ]
     shown = _SQL["show"](**_columns(found)) if found else []
     end = len(pairs) < limit
     return Released(
@@ -145,6 +165,13 @@ def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
         len(shown),
         more=bool(caps) or not end or len(shown) >= SHOW,
     )
+
+
+def _through_breakers(guarded: Sequence[Any]) -> dict[Pair, int]:
+    """How many of what waits may be shown, of pairs that have a breaker that is not closed."""
+    rooms = {Admits.NONE: 0, Admits.PROBE: 1, Admits.ALL: SHOW}
+    rows = breakers.find((row.tenant_id, row.target) for row in guarded)
+    return {(row.tenant_id, row.target): rooms[breakers.admits(row)] for row in rows}
 
 
 def _columns(found: Iterable[tuple[str, int, int]]) -> dict[str, list[Any]]:

@@ -14,6 +14,7 @@ MAX_LEASES = 1_000
 #: looked at. Lags tell the rest.
 MAX_LANES, MAX_OF_LANE = 100, 1_000
 MAX_PARKED = 2_000
+MAX_BREAKERS = 10_000
 #: Of the oldest triggers so many are looked at for what retention should have dropped.
 MAX_OLDEST = 2_000
 
@@ -47,7 +48,7 @@ def figures(*, retention: timedelta) -> Figures:
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
         parked=_SQL["parked"](limit=MAX_PARKED),
         queues=_SQL["queues"](),
-        levers=_SQL["levers"]()[0],
+        levers=_SQL["levers"](limit=MAX_BREAKERS)[0],
         leases=_SQL["leases"](limit=MAX_LEASES),
         past_retention=past.count,
         partitions=_SQL["partitions_ahead"](tables=[table.table for table in partitions.ALL]),

@@ -47,8 +47,8 @@ SELECT set_config('statement_timeout', %(milliseconds)s::text, true);
 -- What dispatch must know of tenants before it chooses among them.
 -- index: primary key
 -- plan: kept
--- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst
-SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenants_tenant
+-- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst, circuit_breaker
+SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst, circuit_breaker FROM tenants_tenant
 WHERE id = ANY(%(ids)s::bigint[]);
 
 -- name: lock_tenants
@@ -58,8 +58,8 @@ WHERE id = ANY(%(ids)s::bigint[]);
 -- locks: tenant rows, SKIP LOCKED, held to the end of the dispatch transaction
 -- index: primary key
 -- plan: kept
--- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst
-SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst FROM tenants_tenant
+-- returns: id, status, weight, max_in_flight, rate_per_second, rate_burst, circuit_breaker
+SELECT id, status, weight, max_in_flight, rate_per_second, rate_burst, circuit_breaker FROM tenants_tenant
 WHERE id = ANY(%(ids)s::bigint[])
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))

@@ -8,7 +8,8 @@
 -- dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that names triggers
 -- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
 -- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once. While dispatch is
--- stopped, or operators paused the type or the target, nothing is claimed.
+-- stopped, or operators paused the type or the target, nothing is claimed; nor what the breaker of a tenant's
+-- target does not let through.
 -- transition: queued -> running
 -- locks: trigger rows, waits (worker)
 -- index: primary key, queue_paused
@@ -18,12 +19,13 @@ WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
            job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
            t.job_type = ANY(tenant.disabled_types) AS switched_off,
-           tenant.all_events OR tenant.watched OR job.watched AS watched
+           tenant.all_events OR tenant.watched OR job.watched AS watched,
+           CASE WHEN tenant.circuit_breaker AND t.payload IS NULL THEN job.target ELSE '' END AS guarded_target
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
         LATERAL (SELECT job_id, tenant_id, payload, job_type FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
         LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched, target
                  FROM jobs_job WHERE id = t.job_id OFFSET 0) job,
-        LATERAL (SELECT slug, status, webhook_secret, disabled_types, all_events, watched
+        LATERAL (SELECT slug, status, webhook_secret, disabled_types, all_events, watched, circuit_breaker
                  FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
     WHERE t.job_type = ANY(%(job_types)s::text[])
       AND job.status IN ('active', 'completed') AND job.deleted_at IS NULL AND tenant.status = 'active'
@@ -33,6 +35,10 @@ WITH fit AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL)
       AND NOT (job.target <> '' AND job.target ~ ANY(ARRAY(
           SELECT regex::text FROM jobs_targetrule WHERE paused_at IS NOT NULL)))
+      AND CASE WHEN tenant.circuit_breaker AND job.target <> '' THEN NOT EXISTS (
+          SELECT FROM jobs_breaker b
+          WHERE b.tenant_id = t.tenant_id AND b.target = job.target AND b.state <> 'closed'
+            AND b.probe_id IS DISTINCT FROM w.id) ELSE true END
 ), claimed AS (
     UPDATE jobs_trigger t SET
         state = 'running', worker = %(worker)s, lease_expires_at = carillon_clock() + %(lease)s,
@@ -43,7 +49,7 @@ WITH fit AS MATERIALIZED (
     RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.job_type, t.tenant_id, t.scheduled_for, t.due_at, t.attempt_count,
         t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count, t.created_at,
         t.queued_at, carillon_clock() - t.started_at AS elapsed, carillon_clock() AS attempt_started_at, fit.tenant, fit.webhook_secret, fit.job_name, fit.payload, fit.timeout,
-        fit.retry_policy, fit.delivery, fit.switched_off, fit.watched
+        fit.retry_policy, fit.delivery, fit.switched_off, fit.watched, fit.guarded_target
 ), attempt AS (
     INSERT INTO jobs_attempt (id, trigger_id, job_id, tenant_id, number, fence, worker, celery_task_id, state, started_at,
         error_code, error_class, error_message, traceback, response_excerpt, claimed_with)
@@ -78,11 +84,12 @@ SELECT kept.id, fence, attempt_id, job_id, kept.job_type, tenant_id, scheduled_f
        crash_count, idempotency_key, checkpoint, trace, origin, replay_count, created_at, queued_at, elapsed, attempt_started_at, tenant.slug AS tenant, tenant.webhook_secret,
        job.name AS job_name, coalesce(kept.payload, job.payload) AS payload, job.timeout, job.retry_policy, job.delivery,
        kept.job_type = ANY(tenant.disabled_types) AS switched_off,
-       tenant.all_events OR tenant.watched OR job.watched AS watched
+       tenant.all_events OR tenant.watched OR job.watched AS watched,
+       CASE WHEN tenant.circuit_breaker AND kept.payload IS NULL THEN job.target ELSE '' END AS guarded_target
 FROM kept,
-    LATERAL (SELECT name, payload, timeout, retry_policy, delivery, watched
+    LATERAL (SELECT name, payload, timeout, retry_policy, delivery, watched, target
              FROM jobs_job WHERE id = kept.job_id OFFSET 0) job,
-    LATERAL (SELECT slug, webhook_secret, disabled_types, all_events, watched
+    LATERAL (SELECT slug, webhook_secret, disabled_types, all_events, watched, circuit_breaker
              FROM tenants_tenant WHERE id = kept.tenant_id OFFSET 0) tenant;
 
 -- name: hand_back

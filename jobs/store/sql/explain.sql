@@ -15,7 +15,7 @@ WITH fact AS MATERIALIZED (
            j.concurrency_key AS key, j.target, j.retry_policy, j.delivery, j.timeout, j.misfire_grace,
            j.catchup_window, tenant.slug AS tenant, tenant.status AS tenant_status,
            tenant.max_in_flight AS tenant_max_in_flight, tenant.rate_per_second, tenant.rate_burst,
-           tenant.disabled_types
+           tenant.disabled_types, tenant.circuit_breaker
     FROM (
         SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, reason, held, parked, parked_until,
                parked_for, fence, attempt_count, budget_start, worker, lease_expires_at, cancel_requested, queued_at, started_at, finished_at
@@ -23,7 +23,7 @@ WITH fact AS MATERIALIZED (
         SELECT status, status_reason, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
                concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window
         FROM jobs_job WHERE id = t.job_id OFFSET 0) j, LATERAL (
-        SELECT slug, status, max_in_flight, rate_per_second, rate_burst, disabled_types
+        SELECT slug, status, max_in_flight, rate_per_second, rate_burst, disabled_types, circuit_breaker
         FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
 ), other AS MATERIALIZED (
     SELECT o.*, o.state = 'pending' AND NOT o.held AND o.due_at <= carillon_now() AS in_sight

@@ -80,11 +80,13 @@ GROUP BY job_type, cause;
 SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused FROM jobs_queue;
 
 -- name: levers
--- Whether an operator stopped dispatch, and how many rules pause targets.
--- index: primary key
--- returns: stopped, paused_targets
+-- Whether an operator stopped dispatch, how many rules pause targets, and how many circuit breakers are open, up to
+-- %(limit)s.
+-- index: primary key, breaker_not_closed
+-- returns: stopped, paused_targets, open_breakers
 SELECT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped,
-       (SELECT count(*) FROM jobs_targetrule WHERE paused_at IS NOT NULL) AS paused_targets;
+       (SELECT count(*) FROM jobs_targetrule WHERE paused_at IS NOT NULL) AS paused_targets,
+       (SELECT count(*) FROM (SELECT FROM jobs_breaker WHERE state <> 'closed' LIMIT %(limit)s) b) AS open_breakers;
 
 -- name: leases
 -- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).

@@ -37,12 +37,13 @@ SELECT t.id, t.fence, t.job_id, t.tenant_id, t.job_type, t.scheduled_for, t.due_
        t.crash_count, t.cancel_requested, t.trace, t.origin, t.replay_count, t.created_at, t.queued_at,
        carillon_clock() - t.started_at AS elapsed, job.name AS job_name, job.retry_policy, job.delivery, job.timeout,
        tenant.slug AS tenant, tenant.all_events OR tenant.watched OR job.watched AS watched,
+       CASE WHEN tenant.circuit_breaker AND t.payload IS NULL THEN job.target ELSE '' END AS guarded_target,
        attempt.id AS attempt_id, attempt.started_at AS attempt_started_at, carillon_clock() - attempt.started_at AS ran,
        carillon_clock() - attempt.started_at > job.timeout AS overdue
 FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence), LATERAL (
     SELECT * FROM jobs_trigger WHERE id = w.id AND tenant_id = %(tenant_id)s OFFSET 0) t, LATERAL (
-    SELECT name, retry_policy, delivery, timeout, watched FROM jobs_job WHERE id = t.job_id OFFSET 0) job, LATERAL (
-    SELECT slug, all_events, watched FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant, LATERAL (
+    SELECT name, retry_policy, delivery, timeout, watched, target FROM jobs_job WHERE id = t.job_id OFFSET 0) job, LATERAL (
+    SELECT slug, all_events, watched, circuit_breaker FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant, LATERAL (
     SELECT id, started_at FROM jobs_attempt a
     WHERE a.trigger_id = t.id AND a.fence = t.fence AND a.number = t.attempt_count AND a.state = 'started'
     ORDER BY a.number LIMIT 1) attempt

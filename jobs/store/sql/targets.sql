@@ -66,9 +66,9 @@ WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 're
 -- name: waiting
 -- The next %(limit)s pairs of a target and a tenant, from the given one on, of which triggers wait for the target, by a
 -- loose index scan: its cost is the number of pairs, whatever waits.
--- index: trigger_parked_for
+-- index: trigger_parked_for, primary key of tenants_tenant
 -- plan: kept
--- returns: target, tenant_id; in this order
+-- returns: target, tenant_id, guarded (whether the tenant has circuit breakers); in this order
 WITH RECURSIVE step AS (
     (SELECT parked_for, tenant_id, 1 AS nth FROM jobs_trigger
      WHERE parked AND parked_for <> '' AND (parked_for, tenant_id) > (%(target)s::text, %(tenant_id)s::bigint)
@@ -80,7 +80,9 @@ WITH RECURSIVE step AS (
         ORDER BY t.parked_for, t.tenant_id LIMIT 1) following
     WHERE step.nth < %(limit)s
 )
-SELECT parked_for AS target, tenant_id FROM step ORDER BY nth;
+SELECT parked_for AS target, tenant_id, tenant.circuit_breaker AS guarded
+FROM step, LATERAL (SELECT circuit_breaker FROM tenants_tenant WHERE id = step.tenant_id OFFSET 0) tenant
+ORDER BY nth;
 
 -- name: show
 -- Show dispatch again so many of the triggers of each tenant that wait for each target, the longest due first.

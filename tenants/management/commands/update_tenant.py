@@ -39,12 +39,17 @@ class Command(BaseCommand):
             action=BooleanOptionalAction,
             help="the event feed also tells of each success and each retry",
         )
+        parser.add_argument(
+            "--circuit-breaker",
+            action=BooleanOptionalAction,
+            help="stop calling a host once calls of it keep failing",
+        )
         add_quotas(parser)
         add_lists(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
-        own = ("name", "status", "require_if_match", "all_events")
+        own = ("name", "status", "require_if_match", "all_events", "circuit_breaker")
         changes = {name: options[name] for name in own if options[name] is not None}
         changes |= given_quotas(options) | given_lists(options)
         tenant = tenant_of(options["slug"])

@@ -1,0 +1,94 @@
+-- Circuit breakers: how a tenant's calls of a target went of late (jobs.models.Breaker, jobs.core.levers.breaker). Workers
+-- count, dispatch hands out the probe, claim looks at them; each only for tenants that want them.
+
+-- name: find
+-- The breakers of pairs of a tenant and a target, where there are any.
+-- index: unique key, primary key
+-- plan: kept
+-- returns: id, tenant_id, target, state, failures, successes, window_ends_at, openings, probe_at, probe_id,
+-- changed_at, now, probe_in_flight
+SELECT b.id, b.tenant_id, b.target, b.state, b.failures, b.successes, b.window_ends_at, b.openings, b.probe_at, b.probe_id,
+       b.changed_at, carillon_now() AS now,
+       b.probe_id IS NOT NULL AND EXISTS (
+           SELECT FROM jobs_trigger p WHERE p.id = b.probe_id AND p.phase = 'in_flight') AS probe_in_flight
+FROM unnest(%(tenant_ids)s::bigint[], %(targets)s::text[]) AS w(tenant_id, target), LATERAL (
+    SELECT * FROM jobs_breaker WHERE tenant_id = w.tenant_id AND target = w.target OFFSET 0) b;
+
+-- name: patience
+-- How long this transaction waits for a lock.
+-- returns: present
+SELECT current_setting('lock_timeout') AS present;
+
+-- name: bound
+-- Wait no longer for a lock in this transaction.
+SELECT set_config('lock_timeout', %(patience)s::text, true);
+
+-- name: open
+-- Rows for pairs that have none, in their order; of a tenant that has %(most)s, none more.
+-- locks: none, or waits by lock_timeout for another that makes the same row
+-- index: unique key
+INSERT INTO jobs_breaker (tenant_id, target, state, failures, successes, window_ends_at, openings, changed_at)
+SELECT w.tenant_id, w.target, 'closed', 0, 0, carillon_clock(), 0, carillon_clock()
+FROM unnest(%(tenant_ids)s::bigint[], %(targets)s::text[]) AS w(tenant_id, target)
+WHERE (SELECT count(*) FROM (
+           SELECT FROM jobs_breaker b WHERE b.tenant_id = w.tenant_id LIMIT %(most)s) own) < %(most)s
+ORDER BY w.tenant_id, w.target
+ON CONFLICT DO NOTHING;
+
+-- name: lock
+-- The breakers of pairs, one after another in their order, so that what two workers count adds up.
+-- locks: breaker rows, by lock_timeout
+-- index: unique key
+-- returns: as find, but whether the probe is in flight
+SELECT b.id, b.tenant_id, b.target, b.state, b.failures, b.successes, b.window_ends_at, b.openings, b.probe_at, b.probe_id,
+       carillon_now() AS now
+FROM jobs_breaker b
+WHERE (b.tenant_id, b.target) IN (
+    SELECT * FROM unnest(%(tenant_ids)s::bigint[], %(targets)s::text[]))
+ORDER BY b.tenant_id, b.target
+FOR NO KEY UPDATE;
+
+-- name: write
+-- Keep what the rows have become.
+-- locks: breaker rows, held by lock
+-- index: primary key
+UPDATE jobs_breaker b SET
+    state = w.state, failures = w.failures, successes = w.successes, window_ends_at = coalesce(w.window_ends_at, carillon_clock()),
+    openings = w.openings, probe_at = w.probe_at, probe_id = NULL,
+    changed_at = CASE WHEN b.state = w.state THEN b.changed_at ELSE carillon_clock() END
+FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(failures)s::int[], %(successes)s::int[],
+            %(window_ends_ats)s::timestamptz[], %(openings)s::int[], %(probe_ats)s::timestamptz[])
+         AS w(id, state, failures, successes, window_ends_at, openings, probe_at)
+WHERE b.id = ANY(%(ids)s::bigint[]) AND b.id = w.id;
+
+-- name: probe
+-- Hand out the probes: each row that is still as it was found is given its trigger.
+-- locks: breaker rows, SKIP LOCKED
+-- index: primary key
+-- returns: id, probe_id
+UPDATE jobs_breaker b SET
+    state = 'half_open', probe_id = w.trigger_id, probe_at = w.until,
+    changed_at = CASE WHEN b.state = 'half_open' THEN b.changed_at ELSE carillon_clock() END
+FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(probe_ids)s::uuid[], %(trigger_ids)s::uuid[],
+            %(untils)s::timestamptz[]) AS w(id, state, probe_id, trigger_id, until)
+WHERE b.id = ANY(ARRAY(
+    SELECT id FROM jobs_breaker WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))
+  AND b.id = w.id AND b.state = w.state AND b.probe_id IS NOT DISTINCT FROM w.probe_id
+RETURNING b.id, b.probe_id;
+
+-- name: purge
+-- Forget what tells nothing any more: counts of a window that is over, and what nobody has wanted to probe for %(idle)s.
+-- locks: breaker rows, SKIP LOCKED
+-- index: breaker_closed, breaker_not_closed, trigger_parked_for
+-- returns: id
+DELETE FROM jobs_breaker WHERE id = ANY(ARRAY(
+    (SELECT id FROM jobs_breaker b
+     WHERE b.state = 'closed' AND b.window_ends_at < carillon_now()
+     ORDER BY b.window_ends_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED))
+    || ARRAY(
+    (SELECT id FROM jobs_breaker b
+     WHERE b.state <> 'closed' AND b.probe_at < carillon_now() - %(idle)s::interval
+       AND NOT EXISTS (SELECT FROM jobs_trigger t WHERE t.parked AND t.parked_for = b.target AND t.parked_for <> ''
+                       AND t.tenant_id = b.tenant_id)
+     ORDER BY b.probe_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)))
+RETURNING id;
