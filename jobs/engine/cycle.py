@@ -92,7 +92,7 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._memory = dispatch_store.Memory()
-        self._rules_followed = -1
+        self._following = dispatch_store.Following()
         self._inheritances = self._patient_since = 0
         self._patience = Patience(lease=settings.worker_lease)
         self._busy = False
@@ -260,18 +260,13 @@ class Cycle:
         rules = self._memory.rules
         if rules.version < 0:
             return False
-        shown: int | None = 0
-        if rules.version != self._rules_followed:
-            limit = self._settings.dispatch_batch
-            shown = dispatch_store.follow_changes(
-                version=rules.version, limit=limit, forget=self._rates.forget_turns
-            )
-            if shown is not None:
-                self._rules_followed = rules.version
+        shown, more = self._following.step(
+            version=rules.version, limit=self._settings.dispatch_batch, forget=self._rates.forget_turns
+        )
         released = dispatch_store.release_targets(rules=rules, after=self._target_after, limit=RELEASE_JOBS)
         self._target_after = released.after
-        self._tell((shown or 0) + released.shown)
-        return released.more
+        self._tell(shown + released.shown)
+        return released.more or more
 
     def _tell(self, shown: int) -> bool:
         """Wake dispatch for what it sees again."""

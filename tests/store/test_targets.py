@@ -249,12 +249,35 @@ class TestRate:
         change(host, rate_per_second=0.01)
         dispatch(rates=rates, memory=memory)
         change(host, rate_per_second=0)
-        assert TestRate.follow(memory, rates) is None
+        assert TestRate.follow(memory, rates) == 0
         assert Installation.objects.get().targets_changed == [host]
 
+    def test_sends_nothing_ahead_for_ever(self, rates: Rates, host: str) -> None:
+        """Dispatch parks again, further ahead, what the walk has shown: the walk must not meet it again."""
+        memory, triggers = Memory(), make_calling(7, host)
+        change(host, rate_per_second=0.01)
+        dispatch(rates=rates, memory=memory)
+        put(host, rate_per_second=0.01, max_in_flight=9)
+        dispatch(rates=rates, memory=memory)
+        following, shown, more = dispatch_store.Following(), 0, True
+        for _ in range(20):
+            some, more = TestRate.slice(following, memory, rates)
+            shown += some
+            dispatch(rates=rates, memory=memory)
+        assert (shown, more) == (6, False)
+        assert sum(row(trigger)["parked"] for trigger in triggers) == 6
+
     @staticmethod
-    def follow(memory: Memory, rates: Rates) -> int | None:
-        return dispatch_store.follow_changes(version=memory.rules.version, limit=2, forget=rates.forget_turns)
+    def slice(following: dispatch_store.Following, memory: Memory, rates: Rates) -> tuple[int, bool]:
+        return following.step(version=memory.rules.version, limit=2, forget=rates.forget_turns)
+
+    @staticmethod
+    def follow(memory: Memory, rates: Rates) -> int:
+        following, shown, more = dispatch_store.Following(), 0, True
+        while more:
+            some, more = TestRate.slice(following, memory, rates)
+            shown += some
+        return shown
 
 
 class TestPut:

@@ -2,14 +2,14 @@
 
 A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause, a circuit breaker
 or a cap holds back leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there
-is room (``release_targets``), and what waited for a rate when the rules have changed (``follow_changes``). Should both
+is room (``release_targets``), and what waited for a rate when the rules have changed (``Following``). Should both
 fail it comes back by itself after ``PATIENCE``, and is decided anew.
 """
 
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -179,29 +179,71 @@ def _columns(found: Iterable[tuple[str, int, int]]) -> dict[str, list[Any]]:
     return {"targets": targets, "tenant_ids": tenant_ids, "rooms": rooms}
 
 
-def follow_changes(
-    *, version: int, limit: int, forget: Callable[[Callable[[str], bool]], None]
-) -> int | None:
-    """After a change of rules: show dispatch again what waits for its turn under a rate, for targets that it touches.
+class Following:
+    """After a change of rules: shows dispatch again what waits for its turn under a rate, for targets that it touches.
 
-    ``version``: of the rules by which dispatch goes. ``forget`` is given a test of targets, whose turns are then given
-    out anew. Returns how many are shown; None: the rules have changed once more, and dispatch has yet to learn of it.
-    What a killed process leaves undone the next one does.
+    One beat's; ``step`` goes on slice by slice, so that it keeps no other step waiting. What a killed process leaves
+    undone the next one does.
     """
-    changes = _SQL["changes"]()
-    if not changes or not changes[0].patterns:
-        return 0
-    if changes[0].version != version:
-        return None
-    touched = Rules(Rule(pattern, paused=True) for pattern in changes[0].patterns)
-    forget(touched.pauses)
-    shown, after, after_id = 0, EARLIEST, UUID(int=0)
-    while looked_at := _SQL["rated"](after=after, after_id=after_id, limit=limit):
-        ids = [row.id for row in looked_at if touched.pauses(row.target)]
-        shown += len(_SQL["hurry"](ids=ids)) if ids else 0
-        after, after_id = looked_at[-1].parked_until, looked_at[-1].id
-    _SQL["forget_changes"](version=version)
-    return shown
+
+    def __init__(self) -> None:
+        self._followed = -1
+        self._walk: _Walk | None = None
+
+    def step(
+        self, *, version: int, limit: int, forget: Callable[[Callable[[str], bool]], None]
+    ) -> tuple[int, bool]:
+        """Look at ``limit`` triggers. Returns how many are shown, and whether there are more to look at.
+
+        ``version``: of the rules by which dispatch goes. ``forget`` is given a test of targets, whose turns are then
+        given out anew.
+        """
+        if version == self._followed:
+            return 0, False
+        if self._walk is None or self._walk.version != version:
+            self._walk = self._begin(version, forget)
+            if self._walk is None:
+                return 0, False
+        shown, over = self._walk.slice(limit)
+        if over:
+            _SQL["forget_changes"](version=version)
+            self._followed, self._walk = version, None
+        return shown, not over
+
+    def _begin(self, version: int, forget: Callable[[Callable[[str], bool]], None]) -> "_Walk | None":
+        changes = _SQL["changes"]()
+        if not changes or not changes[0].patterns:
+            self._followed = version
+            return None
+        if changes[0].version != version:
+            return None  # they have changed once more, and dispatch has yet to learn of it
+        walk = _Walk(version, changes[0].now, Rules(Rule(each, paused=True) for each in changes[0].patterns))
+        forget(walk.touched.pauses)
+        return walk
+
+
+class _Walk:
+    """Over all that waits for a time, soonest first; ``touched`` "pauses" the targets of which rules have changed."""
+
+    def __init__(self, version: int, began_at: datetime, touched: Rules) -> None:
+        self.version, self.touched = version, touched
+        self._began_at = began_at
+        self._after, self._after_id = EARLIEST, UUID(int=0)
+
+    def slice(self, limit: int) -> tuple[int, bool]:
+        """Returns how many are shown, and whether that was the end."""
+        looked_at = _SQL["rated"](after=self._after, after_id=self._after_id, limit=limit)
+        # What was shown since it began waits under the new rules: met once more, it would be sent ahead for ever.
+        ids = [
+            row.id
+            for row in looked_at
+            if (row.announced_at is None or row.announced_at < self._began_at)
+            and self.touched.pauses(row.target)
+        ]
+        shown = len(_SQL["hurry"](ids=ids)) if ids else 0
+        if looked_at:
+            self._after, self._after_id = looked_at[-1].parked_until, looked_at[-1].id
+        return shown, len(looked_at) < limit
 
 
 def put_rule(rule: Rule, *, regex: str, by: str) -> None:

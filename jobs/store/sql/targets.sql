@@ -43,8 +43,8 @@ WHERE id = 1;
 -- name: changes
 -- The patterns of rules changed since waiting triggers were last looked at for it.
 -- index: primary key
--- returns: version, patterns
-SELECT targets_version AS version, targets_changed AS patterns FROM jobs_installation WHERE id = 1;
+-- returns: version, patterns, now
+SELECT targets_version AS version, targets_changed AS patterns, carillon_clock() AS now FROM jobs_installation WHERE id = 1;
 
 -- name: forget_changes
 -- Waiting triggers were looked at for all changes up to %(version)s; where another one came meanwhile, once more.
@@ -121,9 +121,9 @@ GROUP BY j.target;
 -- name: rated
 -- The next %(limit)s triggers that wait for a time, after the given one, and whose target that may be.
 -- index: trigger_parked_until, primary key of jobs_job
--- returns: id, parked_until, target; by parked_until
-SELECT t.id, t.parked_until, j.target
-FROM (SELECT id, job_id, parked_until FROM jobs_trigger
+-- returns: id, parked_until, announced_at, target; by parked_until
+SELECT t.id, t.parked_until, t.announced_at, j.target
+FROM (SELECT id, job_id, parked_until, announced_at FROM jobs_trigger
       WHERE parked_until IS NOT NULL AND (parked_until, id) > (%(after)s::timestamptz, %(after_id)s::uuid)
       ORDER BY parked_until, id LIMIT %(limit)s) t, LATERAL (
     SELECT target FROM jobs_job WHERE id = t.job_id OFFSET 0) j
