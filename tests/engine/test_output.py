@@ -24,6 +24,7 @@ from jobs.telemetry.output import MAX_BYTES
 from tenants.vault.secrets import put_secret
 from tests import factories
 from tests.engine.conftest import Perform, queued
+from tests.factories import SECOND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Register = Callable[..., str]
@@ -42,6 +43,7 @@ def lines_of(trigger: Trigger) -> list[str]:
 
 
 class TestOutput:
+    @pytest.mark.slow
     def test_is_kept_however_the_attempt_ends(self, perform: Perform, handler: Register) -> None:
         def speak(ctx: Context, payload: dict[str, Any]) -> None:
             ctx.log(f"began {payload['ends']}")
@@ -51,10 +53,11 @@ class TestOutput:
                 while True:
                     time.sleep(0.01)
 
-        name = handler(speak, timeout_seconds=1)
+        name = handler(speak)
         alone = queued(name, payload={"ends": "well"})
         perform(alone)
-        together = [queued(name, payload={"ends": ends}) for ends in ("well", "badly", "late")]
+        ends_of_them = ("well", "badly", "late")
+        together = [queued(name, payload={"ends": ends}, timeout=SECOND) for ends in ends_of_them]
         assert perform(*together) == {"succeeded": 1, "dead": 1, "retrying": 1}
         for trigger, ends in zip((alone, *together), ("well", "well", "badly", "late"), strict=True):
             assert lines_of(trigger) == [f"began {ends}"]
@@ -192,13 +195,15 @@ class TestOutput:
         assert lines_of(trigger)[0].strip() == "0"
         assert lines_of(trigger)[-1].strip() == "19999"
 
+    @pytest.mark.slow
     def test_of_a_flood_that_a_time_out_ends_is_kept(self, perform: Perform, handler: Register) -> None:
         def flood(ctx: Context, payload: Any) -> None:
             while True:
                 ctx.log("drop")
 
-        triggers = [queued(handler(flood, timeout_seconds=0.5)) for _ in range(3)]
-        assert perform(*triggers) == {"retrying": 3}
+        name = handler(flood)
+        triggers = [queued(name, timeout=SECOND) for _ in range(2)]
+        assert perform(*triggers) == {"retrying": 2}
         for trigger in triggers:
             assert set(lines_of(trigger)[:100]) == {"drop"}
 
