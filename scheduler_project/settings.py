@@ -42,6 +42,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "scheduler_project.web.requests.name_requests",
+    "scheduler_project.web.counted.count_requests",
     "scheduler_project.web.forwarded.believe_proxies",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -60,6 +60,9 @@ KINDS = (
     *LAG_BUCKETS,
     *DURATION_BUCKETS,
 )
+#: What processes tell of themselves: how often something happened, or how long it took, in the same buckets.
+TIMES, SECONDS_SUM = "times", "us"
+SECONDS_BUCKETS = tuple(f"le_{nth}" for nth in range(len(BOUNDS) + 1))
 #: All types that tenants declare share this one in ``/metrics``, so that no tenant can invent labels.
 DECLARED_TYPES = "declared@tenants"
 

@@ -8,9 +8,11 @@ for a while, and before a fork nothing is open: forked processes start a writer 
 import atexit
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
-from jobs.activity import Activity, Rows, activity
+from jobs.activity import Activity, activity, own
 from jobs.store import db
 from jobs.store.insight import activity as activity_store
 from jobs.telemetry import Outage, get_logger
@@ -27,10 +29,10 @@ STOP_SECONDS = 3.0
 
 
 class ActivityWriter:
-    """One for each process that counts. ``counted``: what it writes."""
+    """One for each process that counts. ``counted``: what it writes, each with the statement that does."""
 
-    def __init__(self, counted: Activity = activity) -> None:
-        self._counted = counted
+    def __init__(self, *counted: tuple[Activity[Any], Callable[[Any], None]]) -> None:
+        self._counted = counted or ((activity, activity_store.add), (own, activity_store.add_own))
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._idle_seconds = 0.0
@@ -60,32 +62,35 @@ class ActivityWriter:
     def turn(self) -> float:
         """Write what was counted since the last turn. Returns the seconds it took. Raises nothing."""
         began = time.monotonic()
-        rows = self._counted.take()
-        if not rows:
+        taken: list[tuple[Activity[Any], Callable[[Any], None], Any]] = [
+            (counted, add, counted.take()) for counted, add in self._counted
+        ]
+        if not any(rows for _, _, rows in taken):
             self._rest()
             return 0.0
         self._idle_seconds = 0.0
-        try:
-            db.bound(statements=MAX_STATEMENT)
-            activity_store.add(rows)
-        except db.TRANSIENT as error:
-            self._keep(rows, error)
-            if not isinstance(error, db.StatementFailed):
-                db.disconnect()
-        except Exception as error:  # noqa: BLE001 - the end of a thread would go unnoticed
-            self._keep(rows, error)
-            db.disconnect()
-        else:
+        failed = False
+        for counted, add, rows in taken:
+            if rows and (failed or not self._write(add, rows)):
+                counted.give_back(rows)
+                failed = True
+            if dropped := counted.take_dropped():
+                log.warning("counts dropped", times=dropped, reason="too many keys to remember")
+        if not failed:
             self._outage.over()
-        if dropped := self._counted.take_dropped():
-            log.warning("counts dropped", times=dropped, reason="too many tenants and job types to remember")
         return time.monotonic() - began
 
-    def _keep(self, rows: Rows, error: Exception) -> None:
-        self._counted.give_back(rows)
-        # A fault of ours is told with where it was.
-        faulty = not isinstance(error, db.TRANSIENT)
-        self._outage.failed(error, rows_kept=len(rows), exc_info=faulty)
+    def _write(self, add: Callable[[Any], None], rows: Any) -> bool:
+        try:
+            db.bound(statements=MAX_STATEMENT)
+            add(rows)
+        except Exception as error:  # noqa: BLE001 - the end of a thread would go unnoticed
+            # A fault of ours is told with where it was.
+            self._outage.failed(error, rows_kept=len(rows), exc_info=not isinstance(error, db.TRANSIENT))
+            if not isinstance(error, db.StatementFailed):
+                db.disconnect()
+            return False
+        return True
 
     def _rest(self) -> None:
         self._idle_seconds += EVERY_SECONDS

@@ -12,6 +12,7 @@ from celery import Celery
 from kombu import Connection, Producer
 from kombu.exceptions import KombuError
 
+from jobs.activity import count
 from jobs.engine.dispatcher import Message, PublishError
 from jobs.models.fields import new_id
 from jobs.telemetry import Outage, get_logger
@@ -75,6 +76,7 @@ class Publisher:
         """Publish all, pipelined where the transport can. Raises ``PublishError``; some may have been sent then."""
         if not self._connected() or self._producer is None or self._connection is None:
             if self._instead is None:
+                count("publish_failures")
                 raise PublishError("not connected")
             self._instead(messages)
             return
@@ -85,6 +87,7 @@ class Publisher:
                     self._send(message)
         except errors as error:
             self.close()
+            count("publish_failures")
             raise PublishError(str(error) or type(error).__name__) from error
 
     def _send(self, message: Message) -> None:

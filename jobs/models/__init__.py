@@ -8,7 +8,15 @@ from jobs.models.job import Job, JobLabel
 from jobs.models.operation import Operation
 from jobs.models.process import Clock, Lease, Worker, ZoneRules
 from jobs.models.queue import Breaker, Installation, Message, PullType, Queue, TargetRule
-from jobs.models.tally import ActivityHour, ActivityMinute, ActivityTotal, AnswerTally, JobTally, MetricTenant
+from jobs.models.tally import (
+    ActivityHour,
+    ActivityMinute,
+    ActivityTotal,
+    AnswerTally,
+    JobTally,
+    MetricTenant,
+    OwnTotal,
+)
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.trigger import Origin, Trigger
 
@@ -36,6 +44,7 @@ __all__ = (
     "MetricTenant",
     "Operation",
     "Origin",
+    "OwnTotal",
     "PullType",
     "Queue",
     "SkippedRange",

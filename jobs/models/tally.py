@@ -4,6 +4,7 @@ Activity: what happened, as processes count it and add it once a second; for peo
 no process is killed, and nothing of the engine depends on it.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from jobs.core.activity import KINDS
@@ -77,6 +78,21 @@ class ActivityTotal(Activity):
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "job_type")
+
+
+class OwnTotal(models.Model):
+    """What processes tell of themselves in ``/metrics``, all of them together: ``name`` is a metric's, ``labels`` the
+    values of its labels, and ``kind`` says what is counted (``jobs.core.activity``: TIMES, SECONDS_SUM, a bucket).
+    """
+
+    pk = models.CompositePrimaryKey("name", "labels", "kind")
+    name = models.CharField(max_length=63)
+    labels = ArrayField(models.CharField(max_length=200))
+    kind = models.CharField(max_length=16)
+    count = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.labels}: {self.count} {self.kind}"
 
 
 class MetricTenant(models.Model):

@@ -12,13 +12,22 @@ from django.db import connection, transaction
 
 from jobs.actions import jobs as job_actions
 from jobs.actions import triggers as trigger_actions
-from jobs.activity import Activity, activity
+from jobs.activity import Activity, activity, count, note_time, own
 from jobs.core.activity import BOUNDS, DURATION_BUCKETS, KINDS, LAG_BUCKETS, label_of, tenants_to_name, timed
 from jobs.engine import activity as engine_activity
 from jobs.engine import worker
 from jobs.engine.activity import ActivityWriter
 from jobs.handlers import Context, Permanent
-from jobs.models import ActivityMinute, ActivityTotal, Attempt, Job, MetricTenant, SkippedRange, Trigger
+from jobs.models import (
+    ActivityMinute,
+    ActivityTotal,
+    Attempt,
+    Job,
+    MetricTenant,
+    OwnTotal,
+    SkippedRange,
+    Trigger,
+)
 from jobs.store import db, execution
 from jobs.store.insight import activity as activity_store
 from stage.waiting import wait_until
@@ -34,6 +43,7 @@ NOOP = (7, "noop")
 @pytest.fixture(autouse=True)
 def counted_by_this_test() -> None:
     activity.forget()
+    own.forget()
 
 
 @pytest.fixture
@@ -143,8 +153,8 @@ class TestCounting:
     def test_is_bounded_and_says_what_it_dropped(self, caplog: pytest.LogCaptureFixture) -> None:
         small = Activity(max_rows=2)
         for tenant_id in (1, 2, 3, 3, 1):
-            small.add(tenant_id, "noop", "started")
-        ActivityWriter(small).turn()
+            small.add((tenant_id, "noop"), "started")
+        ActivityWriter((small, activity_store.add)).turn()
         assert on_record() == {(1, "noop"): {"started": 2}, (2, "noop"): {"started": 1}}
         assert "counts dropped" in caplog.text
         assert small.take_dropped() == 0
@@ -154,7 +164,7 @@ class TestCounting:
 
         def count() -> None:
             for _ in range(2_000):
-                counted.add(*NOOP, "started")
+                counted.add(NOOP, "started")
 
         threads = [threading.Thread(target=count) for _ in range(8)]
         for thread in threads:
@@ -164,7 +174,7 @@ class TestCounting:
         assert counted.take() == {NOOP: {"started": 16_000}}
 
     def test_begins_anew_in_a_forked_process_even_if_another_thread_held_the_lock(self) -> None:
-        activity.add(*NOOP, "started")
+        activity.add(NOOP, "started")
         reading, writing = os.pipe()
         with activity._lock:
             child = os.fork()
@@ -176,39 +186,75 @@ class TestCounting:
         assert activity.take() == {NOOP: {"started": 1}}
 
 
+class TestWhatAProcessTellsOfItself:
+    def test_is_added_up_over_processes_and_turns(self) -> None:
+        writer = ActivityWriter()
+        for _ in range(2):
+            count("lease_renewals", times=3)
+            count("step_failures", "reap")
+            note_time("step_seconds", "reap", seconds=0.02)
+            writer.turn()
+        found = {(row.name, *row.labels, row.kind): row.count for row in OwnTotal.objects.all()}
+        assert found == {
+            ("lease_renewals", "times"): 6,
+            ("step_failures", "reap", "times"): 2,
+            ("step_seconds", "reap", "us"): 40_000,
+            ("step_seconds", "reap", "le_4"): 2,
+        }
+
+    def test_is_kept_while_it_cannot_be_written_and_costs_no_count_of_tenants(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: object) -> None:
+            raise db.StatementFailed("locked")
+
+        writer = ActivityWriter((activity, activity_store.add), (own, refuse))
+        activity.add(NOOP, "started")
+        count("lease_renewals")
+        writer.turn()
+        writer.turn()
+        assert on_record() == {NOOP: {"started": 1}}
+        assert own.take() == {("lease_renewals", ()): {"times": 1}}
+
+
 class TestWriter:
     def test_writes_what_was_counted(self, writer: ActivityWriter) -> None:
-        activity.add(*NOOP, "started", 3)
+        activity.add(NOOP, "started", 3)
         wait_until(lambda: on_record() == {NOOP: {"started": 3}})
-        activity.add(*NOOP, "started", 4)
+        activity.add(NOOP, "started", 4)
         wait_until(lambda: on_record() == {NOOP: {"started": 7}})
 
     def test_writes_the_rest_when_it_stops(self) -> None:
         writer = ActivityWriter()
         writer.start()
-        activity.add(*NOOP, "started")
+        activity.add(NOOP, "started")
         writer.stop()
         writer.stop()
         assert on_record() == {NOOP: {"started": 1}}
 
     def test_keeps_what_cannot_be_written_and_says_so_once(
-        self, writer: ActivityWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, hasty: None, caplog: pytest.LogCaptureFixture
     ) -> None:
         failures = []
-        add = activity_store.add
+        mended = threading.Event()
 
-        def fail(rows: Any) -> None:
+        def add(rows: Any) -> None:
+            if mended.is_set():
+                activity_store.add(rows)
+                return
             failures.append(dict(rows))
             raise db.StatementFailed("no room") if len(failures) % 2 else RuntimeError("a fault of ours")
 
-        monkeypatch.setattr(activity_store, "add", fail)
-        activity.add(*NOOP, "started", 3)
+        writer = ActivityWriter((activity, add))
+        writer.start()
+        activity.add(NOOP, "started", 3)
         wait_until(lambda: len(failures) > 3)
-        activity.add(8, "noop", "started")
-        monkeypatch.setattr(activity_store, "add", add)
+        activity.add((8, "noop"), "started")
+        mended.set()
         wait_until(lambda: on_record() == {NOOP: {"started": 3}, (8, "noop"): {"started": 1}})
         wait_until(lambda: "counts not written: over" in caplog.text)
         assert caplog.text.count("counts not written'") + caplog.text.count("counts not written ") <= 1
+        writer.stop()
 
     def test_keeps_only_the_batches_that_are_not_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(activity_store, "BATCH", 1)
@@ -226,7 +272,7 @@ class TestWriter:
         activity_store.add({NOOP: {"started": 1}})
         with elsewhere() as holder:
             holder.execute("SELECT FROM jobs_activitytotal FOR UPDATE")
-            activity.add(*NOOP, "started")
+            activity.add(NOOP, "started")
             wait_until(lambda: writer._outage._since is not None)
         wait_until(lambda: on_record(ActivityTotal) == {(0, "noop"): {"started": 2}})
 
@@ -264,7 +310,7 @@ class TestWriter:
         monkeypatch.setattr(engine_activity, "IDLE_SECONDS", 0.05)
         monkeypatch.setattr(db, "disconnect", give_up)
         assert closed.wait(30)
-        activity.add(*NOOP, "started")
+        activity.add(NOOP, "started")
         wait_until(lambda: on_record() == {NOOP: {"started": 1}})
 
 

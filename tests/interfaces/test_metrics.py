@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.api import metrics
 from jobs.core.activity import KINDS
-from jobs.models import MetricTenant
+from jobs.models import CatchUp, MetricTenant
 from jobs.models.fields import first_id_since
 from jobs.store.insight import activity, clocks, rollup, workers
 from jobs.store.insight import metrics as figures
@@ -89,6 +89,34 @@ class TestWhatItTells:
         assert found["partitions_ahead_seconds", "jobs_attempt"] > 14 * 86_400
         assert 1 <= found["connections_used",] <= found["connections_max",]
 
+    def test_is_what_is_late_before_it_is_due(self, client: Client) -> None:
+        calm = samples(client)
+        assert calm["materialization_lag_seconds",] == calm["feed_lag_seconds",] == calm["catch_ups",] == 0
+        hour_ago = factories.now() - 60 * MINUTE
+        for policy in ("fire_all", "skip"):
+            job = make_job(next_fire_at=hour_ago)
+            instants = {"from_at": hour_ago, "until_at": factories.now(), "cursor": hour_ago}
+            known = {"tenant_id": job.tenant_id, "job_version": 1, "origin": "outage", "policy": policy}
+            CatchUp.objects.create(job=job, created_at=factories.now(), **instants, **known)
+        make_job(make_tenant(status="suspended"), next_fire_at=hour_ago - 60 * MINUTE)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO jobs_message (job_type, items, created_at)"
+                " SELECT 'noop', '[]', carillon_now() - n * interval '1 minute' FROM generate_series(1, 3) n"
+            )
+            cursor.execute("INSERT INTO jobs_feedreader (name, xid, event_id) VALUES ('notifier', '1', 0)")
+            cursor.execute("UPDATE jobs_event SET at = at - interval '5 minutes'")
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        workers.announce(name="w2", queues=["jobs.noop", "jobs.webhook"], concurrency=2)
+        metrics.kept.forget()
+        found = samples(client)
+        assert 3_600 <= found["materialization_lag_seconds",] < 3_700
+        assert found["catch_ups",] == 2
+        assert found["messages_waiting", "noop"] == 3
+        assert 180 <= found["messages_oldest_seconds", "noop"] < 280
+        assert 300 <= found["feed_lag_seconds",] < 400
+        assert (found["worker_slots", "jobs.noop"], found["worker_slots", "jobs.webhook"]) == (6, 2)
+
     def test_is_what_is_parked_and_why_and_how_late_it_is(self, client: Client) -> None:
         job = make_job()
         hour_ago = factories.now() - 60 * MINUTE
@@ -133,7 +161,7 @@ class TestWhatItTells:
             samples(client)
         with CaptureQueriesContext(connection) as second:
             samples(client)
-        assert (0 < len(first) < 15, len(second)) == (True, 0)
+        assert (0 < len(first) < 18, len(second)) == (True, 0)
 
     def test_is_that_the_database_is_away(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         def away(**_: Any) -> Any:
@@ -247,6 +275,30 @@ class TestWhatHappened:
         assert found["due_triggers", "declared@tenants"] == 40
         assert found["workers", "declared@tenants"] == 20
         assert found["queue_window", "declared@tenants"] == 20 * 256
+
+    def test_is_what_processes_tell_of_themselves_too(self, client: Client) -> None:
+        assert samples(client)["publish_failures_total",] == 0
+        for steps in (1, 2):
+            activity.add_own(
+                {
+                    ("step_failures", ("reap",)): {"times": steps},
+                    ("publish_failures", ()): {"times": 5},
+                    ("step_seconds", ("dispatch",)): {"us": 1_500_000, "le_9": 1},
+                    ("no_longer_told", ()): {"times": 1},
+                }
+            )
+        metrics.kept.forget()
+        found = samples(client)
+        assert found["step_failures_total", "reap"] == 3
+        assert found["publish_failures_total",] == 10
+        assert found["step_seconds_sum", "dispatch"] == 3.0
+        assert (
+            found["step_seconds_bucket", "0.5", "dispatch"]
+            == 0
+            < found["step_seconds_count", "dispatch"]
+            == 2
+        )
+        assert not any("no_longer_told" in key[0] for key in found)
 
     def test_only_goes_up_whatever_becomes_of_minutes_hours_and_names(
         self, client: Client, clock: Callable[[timedelta], None]

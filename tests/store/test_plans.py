@@ -92,6 +92,9 @@ def recoveries(sample: Sample) -> dict[str, Any]:
 
 #: Every query of the store with parameters such as the engine gives it.
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
+    "activity.add_own": lambda s: {
+        "rows": '[{"name": "step_failures", "labels": ["reap"], "kind": "times", "count": 1}]'
+    },
     "activity.add": lambda s: {
         "rows": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
         "declared_types": "declared@tenants",
@@ -525,6 +528,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "metrics.due": lambda s: {"lanes": 100, "limit": 1_000},
     "metrics.parked": lambda s: {"limit": 2_000},
     "metrics.totals": lambda s: {},
+    "metrics.own": lambda s: {},
+    "metrics.ahead": lambda s: {"limit": 1_000},
+    "metrics.messages": lambda s: {"limit": 10_000},
     "metrics.past_retention": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 2_000},
     "metrics.partitions_ahead": lambda s: {"tables": ["jobs_attempt"]},
     "metrics.connections": lambda s: {},

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from jobs import activity
 from jobs.store import db
 from jobs.store.leases import Leadership
 from jobs.telemetry import Outage
@@ -104,6 +105,7 @@ class Step:
     def _note_failure(self, error: Exception, began: float) -> None:
         self.more = False
         self._failures += 1
+        activity.count("step_failures", self.name)
         self._in_a_row += 1
         if self._failing_since is None:
             self._failing_since = began
@@ -131,4 +133,5 @@ class Step:
     def _took(self, began: float) -> float:
         took = self._monotonic() - began
         self._slowest = max(self._slowest, took)
+        activity.note_time("step_seconds", self.name, seconds=took)
         return took

@@ -245,7 +245,7 @@ class Batch:
     def _count(self, token: ClaimToken, first: bool) -> bool:
         if not first:
             self._finisher.counts["duplicates_prevented"] += 1
-            activity.add(self.rows[token.id].tenant_id, self.job_type.name, "duplicates_prevented")
+            activity.add((self.rows[token.id].tenant_id, self.job_type.name), "duplicates_prevented")
         return first
 
     def flush_if_due(self) -> None:

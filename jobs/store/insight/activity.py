@@ -12,7 +12,7 @@ from uuid import UUID
 
 import orjson
 
-from jobs.activity import Key, Rows, activity
+from jobs.activity import Key, OwnRows, Rows, activity
 from jobs.core.activity import (
     DECLARED_TYPES,
     DURATION_BUCKETS,
@@ -135,3 +135,13 @@ def add(rows: Rows) -> None:
         _SQL["add"](rows=orjson.dumps(documents).decode(), declared_types=DECLARED_TYPES)
         for key in batch:
             del rows[key]
+
+
+def add_own(rows: OwnRows) -> None:
+    """Add what a process tells of itself to the totals. All of it or nothing."""
+    documents = [
+        {"name": name, "labels": labels, "kind": kind, "count": number}
+        for (name, labels), counts in sorted(rows.items())
+        for kind, number in sorted(counts.items())
+    ]
+    _SQL["add_own"](rows=orjson.dumps(documents).decode())

@@ -15,6 +15,8 @@ MAX_LEASES = 1_000
 MAX_LANES, MAX_OF_LANE = 100, 1_000
 MAX_PARKED = 2_000
 MAX_BREAKERS = 10_000
+#: So many jobs, catch-ups of a stage and messages are looked at.
+MAX_AHEAD, MAX_MESSAGES = 1_000, 10_000
 #: Of the oldest triggers so many are looked at for what retention should have dropped.
 MAX_OLDEST = 2_000
 
@@ -24,6 +26,9 @@ class Figures:
     """Rows of ``sql/metrics.sql``, and the clocks and workers that are there."""
 
     totals: list[Any]
+    own: list[Any]
+    ahead: Any
+    messages: list[Any]
     in_flight: list[Any]
     due: list[Any]
     parked: list[Any]
@@ -38,12 +43,15 @@ class Figures:
 
 
 def figures(*, retention: timedelta) -> Figures:
-    """Twelve statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
+    """Fifteen statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
     return Figures(
         totals=_SQL["totals"](),
+        own=_SQL["own"](),
+        ahead=_SQL["ahead"](limit=MAX_AHEAD)[0],
+        messages=_SQL["messages"](limit=MAX_MESSAGES),
         in_flight=_SQL["in_flight"](),
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
         parked=_SQL["parked"](limit=MAX_PARKED),

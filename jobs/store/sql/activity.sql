@@ -1,5 +1,6 @@
 -- Counts of what happened, by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Their
--- columns are the KINDS of jobs/core/activity.py (jobs/store/db.py: LISTS); null: it did not happen. Nothing of the engine depends on them.
+-- columns are the KINDS of jobs/core/activity.py (jobs/store/db.py: LISTS); null: it did not happen. Nothing of the engine
+-- depends on them.
 
 -- name: add
 -- Add a process's counts to the present minute and to the totals. In the totals the types that tenants declare are one,
@@ -31,6 +32,20 @@ SELECT date_trunc('minute', carillon_now(), 'UTC'), tenant_id, job_type,
 FROM given ORDER BY tenant_id, job_type
 ON CONFLICT (minute, tenant_id, job_type) DO UPDATE SET
     @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@;
+
+-- name: add_own
+-- Add what a process tells of itself to the totals. Its commit does not wait for the disk.
+-- locks: rows of the totals, in the order of their keys; lock_timeout
+-- index: primary key
+-- plan: kept
+WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+given AS MATERIALIZED (
+    SELECT r.* FROM unhurried,
+        jsonb_to_recordset(%(rows)s::jsonb) AS r(name text, labels text[], kind text, count bigint)
+)
+INSERT INTO jobs_owntotal AS kept (name, labels, kind, count)
+SELECT name, labels, kind, count FROM given ORDER BY name, labels, kind
+ON CONFLICT (name, labels, kind) DO UPDATE SET count = kept.count + excluded.count;
 
 -- name: roll_up
 -- Sum the minutes of an hour up. Done twice, or by two at once, it comes to the same.

@@ -14,6 +14,44 @@ FROM jobs_activitytotal total
 WHERE total.tenant_id <= 0 OR tenant.id IS NOT NULL
 ORDER BY total.job_type, tenant;
 
+-- name: own
+-- What processes tell of themselves, ever. As many rows as the code has names, routes, steps and buckets.
+-- index: primary key
+-- returns: name, labels, kind, count
+SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
+
+-- name: ahead
+-- What is late before it is due: how long ago the first job should have got its next trigger (of the %(limit)s that come
+-- first; those of suspended tenants wait on purpose), catch-ups that are not done, and how old the first event is that
+-- the notifier has not read.
+-- index: job_next_fire, catchup_undecided, catchup_to_run, event_in_order, primary keys
+-- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), feed_lag_seconds; 0: nothing waits
+SELECT coalesce(greatest(0, (
+           SELECT extract(epoch FROM carillon_clock() - min(next_fire_at)) FROM (
+               SELECT next_fire_at, tenant_id FROM jobs_job
+               WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT carillon_now())
+               ORDER BY next_fire_at LIMIT %(limit)s) late
+           WHERE tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended')))), 0)::float
+           AS materialization_lag_seconds,
+       (SELECT count(*) FROM (
+            SELECT FROM jobs_catchup WHERE finished_at IS NULL AND (
+                reason <> '' OR NOT (policy = 'fire_all' OR cursor >= until_at)) ORDER BY id LIMIT %(limit)s) undecided)
+       + (SELECT count(*) FROM (
+            SELECT FROM jobs_catchup WHERE finished_at IS NULL AND reason = '' AND (
+                policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups,
+       coalesce(greatest(0, (
+           SELECT extract(epoch FROM carillon_clock() - event.at) FROM jobs_feedreader reader, LATERAL (
+               SELECT at FROM jobs_event WHERE (xid, id) > (reader.xid, reader.event_id) ORDER BY xid, id LIMIT 1) event
+           WHERE reader.name = 'notifier')), 0)::float AS feed_lag_seconds;
+
+-- name: messages
+-- Messages that wait in Postgres because the broker is away, by job type, of the %(limit)s oldest.
+-- index: primary key
+-- returns: job_type, count, oldest_seconds
+SELECT job_type, count(*) AS count,
+       greatest(0, extract(epoch FROM carillon_clock() - min(created_at)))::float AS oldest_seconds
+FROM (SELECT job_type, created_at FROM jobs_message ORDER BY id LIMIT %(limit)s) oldest GROUP BY job_type;
+
 -- name: in_flight
 -- Queued and running triggers by job type: as many as windows and caps let through.
 -- index: trigger_in_flight

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+from jobs.activity import count
 from jobs.engine.endings import tell_the_rest
 from jobs.engine.worker import draining
 from jobs.engine.worker.leases.hands import Hands
@@ -235,6 +236,7 @@ class LeaseRenewer:
             self._ask(holds)
         except db.TRANSIENT as error:
             db.note_away(error, what="renew")
+            count("lease_renewal_failures")
             db.disconnect()
             return False
         return True
@@ -245,6 +247,7 @@ class LeaseRenewer:
             return
         sure_until = time.monotonic() + self._lease.total_seconds()
         answer = execution.renew(tokens=[held.token for held in waiting], lease=self._lease)
+        count("lease_renewals", times=len(answer))
         for hold in holds:
             hold.sure_until = sure_until
         absolve([held.token for held in waiting if held.token.id not in answer])
@@ -252,6 +255,7 @@ class LeaseRenewer:
             if held.token.id not in answer:
                 held.lost = True
                 held.ask_to_stop()
+                count("leases_lost")
                 log.warning("lease lost", trigger_id=str(held.token.id), fence=held.token.fence)
             elif answer[held.token.id]:
                 held.ask_to_stop()

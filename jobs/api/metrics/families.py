@@ -1,56 +1,21 @@
-"""The families of ``/metrics``: their names, labels and what to do with each.
+"""The families of ``/metrics``: their names, labels and what to do with each. Counters and histograms: ``activity``.
 
-Counters and histograms are sums over all processes (``jobs_activitytotal``). The label ``job_type`` is a registered
+The label ``job_type`` is a registered
 type, or one value for all types that tenants declare; ``tenant`` is one of the busiest, or ``other``. So no tenant can
 invent series.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-from jobs.core.activity import (
-    BOUNDS,
-    DURATION_BUCKETS,
-    DURATION_SUM,
-    LAG_BUCKETS,
-    LAG_SUM,
-    SKIPS,
-    label_of,
-)
-from jobs.core.states import DEAD_REASONS, AttemptState
+from jobs.api.metrics import activity
+from jobs.core.activity import label_of
 from jobs.store.insight.metrics import Figures
 from jobs.store.insight.workers import shared_names
-
-_WHOSE = ("job_type", "tenant")
-_LES = (*map(floatToGoString, BOUNDS), "+Inf")
-#: Counters of one kind each: name, kind and help.
-_COUNTERS = (
-    ("triggers_created", "created", "Triggers made, for a firing, a run now or a notice. Alarm when it stands still."),
-    ("triggers_withdrawn", "withdrawn", "Triggers removed before they were due: an edit or an outage replaced them."),
-    ("dispatched", "dispatched", "Triggers queued. Compare with carillon_triggers_created: less is a backlog."),
-    (
-        "handed_back",
-        "handed_back",
-        "Queued triggers taken back: publishing failed, the job changed, or a worker was crowded. Look at the beat's "
-        "and the broker's log when it is more than a few percent of carillon_dispatched.",
-    ),
-    (
-        "messages_lost",
-        "messages_lost",
-        "Queued triggers that no worker claimed by the deadline. Look for workers of that queue, then at the broker.",
-    ),
-    ("attempts_started", "started", "Attempts that workers claimed: the pace of the workers."),
-    ("retries", "retried", "Attempts that will be repeated. Alarm on its share of carillon_attempts_started."),
-    ("triggers_cancelled", "cancelled", "Triggers that a caller, an operator or a policy ended."),
-    ("triggers_replayed", "replayed", "Ended triggers sent through once more."),
-    ("duplicates_prevented", "duplicates_prevented", "Effects of ctx.once that were found made already, and left out."),
-)  # fmt: skip
 
 
 class Families(Collector):
@@ -71,7 +36,9 @@ class Families(Collector):
             value=int(self._broker),
         )
         if self._found is not None:
-            yield from _of_activity(self._found.totals)
+            yield from activity.of_tenants(self._found.totals)
+            yield from activity.of_processes(self._found.own)
+            yield from _of_ahead(self._found)
             yield from _of_backlog(self._found)
             yield from _of_queues(self._found)
             yield from _of_processes(self._found)
@@ -80,109 +47,6 @@ class Families(Collector):
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"carillon_{name}", text, labels=labels)
-
-
-def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"carillon_{name}", text, labels=labels)
-
-
-def _of_activity(rows: Sequence[Any]) -> Iterator[Metric]:
-    of_all = [row for row in rows if row.tenant is None]
-    totals = [row for row in rows if row.tenant is not None]
-    for name, kind, text in _COUNTERS:
-        counter = _counter(name, text, *_WHOSE)
-        for row in totals:
-            counter.add_metric((row.job_type, row.tenant), getattr(row, kind) or 0)
-        yield counter
-    ends = [state.value for state in AttemptState if state is not AttemptState.STARTED]
-    yield _by_cause(
-        totals,
-        _counter(
-            "attempts_ended",
-            "Attempts by how they ended. Alarm on the share of failed, timed_out and lost; lost is a worker that died, "
-            "stale an outcome that came after its lease.",
-            *_WHOSE,
-            "outcome",
-        ),
-        {state: f"ended_{state}" for state in ends},
-    )
-    yield _by_cause(
-        totals,
-        _counter(
-            "dead_letters",
-            "Triggers given up, by reason. Look at the dead letters; replay them when their cause is gone.",
-            *_WHOSE,
-            "reason",
-        ),
-        {reason: f"buried_{reason}" for reason in DEAD_REASONS},
-    )
-    yield _by_cause(
-        totals,
-        _counter(
-            "triggers_skipped",
-            "Firings that did not run, by reason. misfire and coalesced: Carillon was late; overlap: the job takes "
-            "longer than its period.",
-            *_WHOSE,
-            "reason",
-        ),
-        SKIPS,
-    )
-    lags = "Set the objective on its p99. What has not started at all is in carillon_lag_seconds."
-    yield _histogram(
-        of_all,
-        "start_lag_seconds",
-        f"From when an attempt was due to its start. {lags}",
-        "job_type",
-        LAG_BUCKETS,
-        LAG_SUM,
-    )
-    yield _histogram(
-        totals,
-        "tenant_start_lag_seconds",
-        f"The same by tenant: one that floods waits for itself; others must not. {lags}",
-        "tenant",
-        LAG_BUCKETS,
-        LAG_SUM,
-    )
-    yield _histogram(
-        of_all,
-        "attempt_duration_seconds",
-        "From an attempt's start to its outcome. A target or handler that has become slow shows here first.",
-        "job_type",
-        DURATION_BUCKETS,
-        DURATION_SUM,
-    )
-
-
-def _by_cause(
-    totals: Sequence[Any], counter: CounterMetricFamily, kinds: Mapping[str, str]
-) -> CounterMetricFamily:
-    for row in totals:
-        for cause, kind in kinds.items():
-            count = getattr(row, kind)
-            # A series that begins above 0 hides its first increase; those of the rest are always there.
-            if count is not None or row.tenant == "other":
-                counter.add_metric((row.job_type, row.tenant, cause), count or 0)
-    return counter
-
-
-def _histogram(
-    rows: Sequence[Any], name: str, text: str, label: str, buckets: Sequence[str], sum_kind: str
-) -> HistogramMetricFamily:
-    """Rows of one label's value are added up."""
-    counts: dict[str, list[int]] = {}
-    sums: Counter[str] = Counter()
-    for row in rows:
-        value = getattr(row, label)
-        added = counts.setdefault(value, [0] * len(buckets))
-        for nth, kind in enumerate(buckets):
-            added[nth] += getattr(row, kind) or 0
-        sums[value] += getattr(row, sum_kind) or 0
-    family = HistogramMetricFamily(f"carillon_{name}", text, labels=(label,))
-    for value, added in counts.items():
-        below = list(zip(_LES, accumulate(added), strict=True))
-        family.add_metric((value,), below, sum_value=sums[value] / 1_000_000)
-    return family
 
 
 def _each(
@@ -261,6 +125,42 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
     )
 
 
+def _of_ahead(found: Figures) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "carillon_materialization_lag_seconds",
+        "How late the first job is in getting its next trigger. Above 0: the leader's step materialize fails or lags.",
+        value=found.ahead.materialization_lag_seconds,
+    )
+    yield GaugeMetricFamily(
+        "carillon_catch_ups",
+        "Outages of jobs, and backfills, that are not caught up with. It falls after an outage; else look for "
+        "'catch-up' in the leader's log.",
+        value=found.ahead.catch_ups,
+    )
+    yield GaugeMetricFamily(
+        "carillon_feed_lag_seconds",
+        "How old the first event is that the notifier has not read. Above a minute: notices come late; a transaction "
+        "that stays open holds events back.",
+        value=found.ahead.feed_lag_seconds,
+    )
+    yield _filled(
+        _gauge(
+            "messages_waiting",
+            "Messages that wait in Postgres because the broker is away, of the 10,000 oldest.",
+            "job_type",
+        ),
+        _each(found.messages, "count", "job_type"),
+    )
+    yield _filled(
+        _gauge(
+            "messages_oldest_seconds",
+            "Since the oldest of them was written. Above a minute: no worker reads them.",
+            "job_type",
+        ),
+        _each(found.messages, "oldest_seconds", "job_type", of=max),
+    )
+
+
 def _of_queues(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge("queue_window", "Triggers that may be queued at once.", "job_type"),
@@ -314,10 +214,10 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
         "process",
     )
     within = _gauge("clock_offset_within_seconds", "How exactly that is known.", "process")
-    passed = _counter(
-        "rate_limit_bypassed",
+    passed = CounterMetricFamily(
+        "carillon_rate_limit_bypassed",
         "Firings rated by this process alone, as Redis was away. Any increase matters where a target has a limit.",
-        "process",
+        labels=("process",),
     )
     for row in found.clocks:
         passed.add_metric((row.name,), row.rate_limit_bypassed)
@@ -326,15 +226,25 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
     serving = _gauge(
         "workers", "Workers that take from a queue. 0 where something is queued: start one.", "queue"
     )
-    queues = Counter(label_of(queue) for worker in found.workers for queue in worker.queues)
+    slots = _gauge(
+        "worker_slots",
+        "Triggers that the workers of a queue can run at once; one that takes from several counts for each. As many "
+        "carillon_in_flight_triggers running: start workers.",
+        "queue",
+    )
+    queues, places = Counter[str](), Counter[str]()
+    for worker in found.workers:
+        queues.update(label_of(queue) for queue in worker.queues)
+        places.update({label_of(queue): worker.concurrency for queue in worker.queues})
     for queue, count in queues.items():
         serving.add_metric((queue,), count)
+        slots.add_metric((queue,), places[queue])
     shared = GaugeMetricFamily(
         "carillon_worker_names_shared",
         "Node names that several workers have. Give each its own with -n.",
         value=len(shared_names(found.workers)),
     )
-    yield from (term, left, offset, within, passed, serving, shared)
+    yield from (term, left, offset, within, passed, serving, slots, shared)
 
 
 def _of_database(found: Figures) -> Iterator[Metric]:

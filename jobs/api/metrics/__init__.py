@@ -1,4 +1,4 @@
-"""``/metrics`` for Prometheus: what happened, what is due and how late, who leads (``jobs.api.families``).
+"""``/metrics`` for Prometheus: what happened, what is due and how late, who leads (``jobs.api.metrics.families``).
 
 All of it comes from the database, so that every web process tells the same, and is kept for a few seconds, so that
 scraping often costs no more. While the database is away the page says that: ``carillon_up`` is 0 and nothing else is
@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry, generate_latest
 
-from jobs.api.families import Families
+from jobs.api.metrics.families import Families
 from jobs.api.views.health import broker_answers, database_answers
 from jobs.conf import engine_settings
 from jobs.store import db
