@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0050_operations_trace'),
+        ('jobs', '0051_breakers'),
     ]
 
     operations = [
