@@ -20,14 +20,32 @@ log = get_logger()
 #: What the loop should know already is told to it again this often: a socket may have got the number of one that the
 #: loop was not told is closed, and the system forgets a closed one.
 REPEAT_SECONDS = 1.0
+#: How long Redis waits for an urgent message while a worker may take no other.
+ASK_AGAIN_SECONDS = 0.01
+
+
+def _never() -> bool:
+    return False
 
 
 class Channel(redis.Channel):
-    """kombu's. ``heard``: by how many each last broadcast was received, by its routing key."""
+    """kombu's. ``heard``: by how many each last broadcast was received, by its routing key. While ``only_urgent`` says
+    so, nothing is taken from the queues' second lists."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heard: dict[str, int] = {}
+        self.only_urgent: Callable[[], bool] = _never
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        steps = self.priority_steps
+        if len(steps) > 1 and self.only_urgent():
+            # A slot may be free again any moment, and what is asked cannot be taken back.
+            self.priority_steps, timeout = steps[:1], ASK_AGAIN_SECONDS
+        try:
+            super()._brpop_start(timeout)
+        finally:
+            self.priority_steps = steps
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
         if kwargs.get("_publish_batch") is not None:  # Redis answers later, and not us

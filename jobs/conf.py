@@ -137,6 +137,10 @@ class EngineSettings(BaseSettings):
     )
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
+    reserved_slots: int = Field(
+        0, ge=0, le=1000, description="Slots of each worker that only critical and high may take (Redis)."
+    )
+
     # Web
     long_polls: int = Field(
         8, ge=1, le=1000, description="Requests a web process lets wait at once for work or events."

@@ -218,8 +218,9 @@ CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 5
 CELERY_BEAT_MAX_LOOP_INTERVAL = 0.5
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {
-        # One list per queue instead of four, and a third of the round trips; our reap replaces redelivery.
-        "priority_steps": [0],
+        # One list per queue instead of four, and a third of the round trips; our reap replaces redelivery. A second one
+        # where workers keep slots free for what is in the first (scheduler_project.worker.consumer).
+        "priority_steps": [0, 1] if CARILLON.reserved_slots else [0],
         "ack_emulation": False,
         "socket_timeout": 5,
         "socket_connect_timeout": 2,

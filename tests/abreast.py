@@ -26,6 +26,7 @@ SECONDS = {
     "tests/engine/test_outage.py": 50,
     "tests/cluster/test_caps.py": 48,
     "tests/cluster/test_levers.py": 45,
+    "tests/cluster/test_reserved_slots.py": 45,
     "tests/cluster/test_poison.py": 44,
     "tests/examples/test_live.py": 40,
     "tests/cluster/test_wake_ups.py": 40,

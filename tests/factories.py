@@ -190,6 +190,7 @@ def dispatch(
     limit: int = 100,
     rates: Rates = UNLIMITED,
     memory: Memory | None = None,
+    urgent: int = 0,
     **caps: int,
 ) -> Dispatched:
     """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each.
@@ -200,7 +201,7 @@ def dispatch(
     dispatch_store.release(after=UUID(int=0), limit=1000)
     dispatch_store.unpark(limit=1000)
     release_targets()
-    bounds = Window(initial=window, minimum=window, maximum=window, wait=SECOND)
+    bounds = Window(initial=window, minimum=window, maximum=window, wait=SECOND, urgent=urgent)
     dispatch_store.open_queues(named, bounds)
     return dispatch_store.dispatch(
         memory=memory or Memory(),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from jobs.conf import engine_settings
 from jobs.core.states import CANCEL_REASONS
 from jobs.crash_points import crash_point
 from jobs.engine.endings import tell_unstarted
@@ -64,10 +65,11 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One Celery message: a batch of one job type's triggers, each with its fence."""
+    """One Celery message: a batch of one job type's triggers, each with its fence; all of them ``urgent``, or none."""
 
     job_type: str
     tokens: tuple[ClaimToken, ...]
+    urgent: bool = False
 
 
 class PublishError(Exception):
@@ -137,17 +139,23 @@ def messages(
     once only, unless all of a message start together anyway: what waited its turn in a process that died would be lost
     without having been started.
     """
-    by_type = sorted(
-        queued, key=lambda item: item.job_type
-    )  # stable: keeps the order of dispatch within a type
+    kept = engine_settings().reserved_slots > 0
+
+    def kind_of(item: Queued) -> tuple[str, bool]:
+        """Its job type; and where workers keep slots for urgent work, whether it is none. That comes last."""
+        return item.job_type, kept and not item.urgent
+
+    # Stable: it keeps the order of dispatch within a type.
+    by_type = sorted(queued, key=kind_of)
     found = []
-    for job_type, group in groupby(by_type, key=lambda item: item.job_type):
+    for (job_type, ordinary), group in groupby(by_type, key=kind_of):
         items = list(group)
         config = configs[job_type]
         size = config.batch_size
         if not (config.at_once and job_type in full):
             size = min(size, math.ceil((depths[job_type] / SINGLE_MESSAGES) ** 2))
-        found += [Message(job_type, tuple(pack)) for pack in _packs(items, size, at_once=config.at_once)]
+        packs = _packs(items, size, at_once=config.at_once)
+        found += [Message(job_type, tuple(pack), urgent=not ordinary) for pack in packs]
     return found
 
 

@@ -102,6 +102,8 @@ class Publisher:
             exchange="",
             headers={"lang": "py", "task": task, "id": task_id, "argsrepr": _words_of(message)},
             correlation_id=task_id,
+            # On Redis, the first or the second list of the queue (CELERY_BROKER_TRANSPORT_OPTIONS).
+            priority=0 if message.urgent else 1,
             retry=False,
         )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jobs.conf import engine_settings
-from jobs.core.policies import claim_deadline
+from jobs.core.policies import LEAST_URGENT, claim_deadline
 from jobs.core.pull import shown_name
 from jobs.core.states import AttemptState, TriggerState
 from jobs.explain.gate import Gate, counted, moment, span
@@ -45,11 +45,20 @@ def worker(fact: Any) -> Gate:
     queue = f"jobs.{shown_name(fact.job_type)}"
     if fact.workers_present:
         workers, room = counted(fact.workers_present, "worker"), counted(fact.workers_processes, "message")
-        return Gate("worker", True, f"{queue} is served by {workers} with room for {room} at once.")
+        kept = _kept(fact)
+        return Gate("worker", True, f"{queue} is served by {workers} with room for {room} at once.{kept}")
     if fact.workers_seen_at is None:
         return Gate("worker", False, f"No worker takes from {queue}, and none has lately.")
     since = f"the last was heard of at {moment(fact.workers_seen_at)}, {span(fact.now - fact.workers_seen_at)} ago"
     return Gate("worker", False, f"No worker takes from {queue}: {since}.")
+
+
+def _kept(fact: Any) -> str:
+    """What workers keep from a trigger that is not urgent."""
+    kept = engine_settings().reserved_slots
+    if not kept or fact.priority <= LEAST_URGENT:
+        return ""
+    return f" Of each worker's room {kept:,} is kept for critical and high, except its last."
 
 
 def running(fact: Any) -> Gate:

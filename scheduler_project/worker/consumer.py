@@ -22,6 +22,7 @@ from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
 from celery.worker.consumer import consumer as complaints
 from celery.worker.consumer.tasks import Tasks
+from django.conf import settings
 from kombu.common import ignore_errors
 from kombu.log import get_logger
 
@@ -163,6 +164,9 @@ class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
 
     No other worker can start a message that this one has taken: so it takes only as much as it will soon start. Brokers
     with a prefetch count of their own (RabbitMQ) have ``worker_prefetch_multiplier`` say it.
+
+    With ``CARILLON_RESERVED_SLOTS`` it has no more messages at hand that are not urgent than leaves so many processes
+    to those that are; of two processes or more one is always left to the others.
     """
 
     requires = (Tasks,)
@@ -170,15 +174,31 @@ class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
     def start(self, consumer: Any) -> None:
         if consumer.connection.transport.driver_type != "redis":
             return
-        qos, pace = consumer.task_consumer.channel.qos, Pace()
-        celerys = qos.can_consume
+        channel, pace = consumer.task_consumer.channel, Pace()
+        qos, celerys = channel.qos, channel.qos.can_consume
+
+        def count_processes() -> int:
+            return getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
 
         def can_consume() -> bool:
-            processes = getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
+            processes = count_processes()
             most = 2 * processes if pace.is_brisk(processes) else processes
             return len(state.reserved_requests) < most and bool(celerys())
 
+        def only_urgent() -> bool:
+            processes = count_processes()
+            kept = min(reserved_slots, processes - 1)
+            return kept > 0 and count_ordinary() >= processes - kept
+
+        reserved_slots = settings.CARILLON.reserved_slots
         qos.can_consume = can_consume
+        if reserved_slots:
+            channel.only_urgent = only_urgent
+
+
+def count_ordinary() -> int:
+    """Messages at hand that are not urgent."""
+    return sum(bool(request.delivery_info.get("priority")) for request in state.reserved_requests)
 
 
 class Pace:

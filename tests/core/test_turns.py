@@ -184,3 +184,51 @@ def test_a_lane_is_due_when_its_floor_has_come() -> None:
     backlog.advance(NOW)
     assert set(backlog.turns.tenants) == {2}
     assert backlog.next_floor() == NOW + timedelta(seconds=5)
+
+
+class TestUrgentTurns:
+    """Beyond a full queue there are places for critical and high alone."""
+
+    @staticmethod
+    def served(
+        turns: Turns, limit: int = 100, *, room: int = 100, **rooms: int
+    ) -> list[tuple[int, str, int]]:
+        asks = turns.allot_urgent(limit, rooms, lambda _: room)
+        return [
+            (ask.lane.tenant_id, ask.lane.job_type, ask.lane.priority)
+            for ask in asks
+            for _ in range(ask.count)
+        ]
+
+    def test_go_to_urgent_lanes_alone(self) -> None:
+        turns = turns_of(lane(tenant, priority=priority) for tenant in (1, 2) for priority in range(4))
+        assert {priority for _, _, priority in self.served(turns, noop=16)} == {0, 1}
+        assert self.served(turns_of([lane(1, priority=2), lane(2, priority=3)]), noop=16) == []
+
+    def test_are_shared_among_tenants_and_held_to_every_bound(self) -> None:
+        turns = turns_of(lane(tenant, priority=0) for tenant in range(1, 9))
+        assert Counter(tenant for tenant, *_ in self.served(turns, noop=16)) == dict.fromkeys(range(1, 9), 2)
+        assert len(self.served(turns, 3, noop=16)) == 3
+        assert len(self.served(turns, noop=5)) == 5
+        assert self.served(turns, room=0, noop=16) == []
+        assert self.served(turns, noop=0, other=16) == []
+        both = turns_of([lane(1, "a", 0), lane(1, "b", 1)])
+        assert len(self.served(both, room=3, a=16, b=16)) == 3
+
+    def test_end_with_the_lane(self) -> None:
+        critical, high = lane(1, priority=0), lane(1, priority=1)
+        turns = turns_of([critical, high])
+        turns.remove(critical)
+        assert {priority for _, _, priority in self.served(turns, noop=16)} == {1}
+        turns.remove(high)
+        assert self.served(turns, noop=16) == []
+
+    def test_are_charged_and_given_back(self) -> None:
+        first, second = lane(1, priority=0), lane(2, priority=0)
+        turns = turns_of([first, second])
+        assert self.served(turns, noop=1) == [(1, "noop", 0)]
+        assert self.served(turns, noop=1) == [(2, "noop", 0)]
+        turns.give_back(second, 1)
+        assert self.served(turns, noop=1) == [(2, "noop", 0)]
+        # Nothing of it disturbs the usual turns.
+        assert Counter(served(turns, 4)).total() == 4

@@ -3,7 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
@@ -170,6 +173,62 @@ class TestPrefetch:
         reserved.pop()
         clock.now += MEASURE_SECONDS
         assert not qos.can_consume()
+
+    @pytest.mark.parametrize(
+        ("processes", "kept", "ordinary", "urgent", "only"),
+        [(2, 1, 0, 1, False), (2, 1, 1, 0, True), (8, 2, 5, 2, False), (8, 2, 6, 0, True), (2, 9, 0, 0, False),
+         (2, 9, 1, 0, True), (1, 1, 0, 0, False), (1, 1, 1, 0, False)],
+    )  # fmt: skip
+    def test_keeps_processes_for_urgent_messages_but_never_the_last(
+        self,
+        reserved: list[Any],
+        settings: Any,
+        processes: int,
+        kept: int,
+        ordinary: int,
+        urgent: int,
+        only: bool,
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
+        worker = SimpleNamespace(
+            connection=SimpleNamespace(transport=SimpleNamespace(driver_type="redis")),
+            task_consumer=SimpleNamespace(
+                channel=SimpleNamespace(qos=SimpleNamespace(can_consume=lambda: True))
+            ),
+            controller=SimpleNamespace(max_concurrency=None),
+            pool=SimpleNamespace(num_processes=processes),
+        )
+        Prefetch(worker).start(worker)
+        reserved += [SimpleNamespace(delivery_info={"priority": 1})] * ordinary
+        reserved += [SimpleNamespace(delivery_info={"priority": 0})] * urgent
+        assert worker.task_consumer.channel.only_urgent() is only
+
+    def test_takes_from_the_first_lists_alone_while_only_urgent_ones_may_start(self) -> None:
+        options = app.conf.broker_transport_options | {"priority_steps": [0, 1]}
+        queue = Queue(f"test-{uuid4()}", durable=False)
+        with app.connection(transport_options=options) as ours:
+            taken: list[object] = []
+            task_consumer = ours.Consumer(queue, callbacks=[lambda body, message: taken.append(body)])
+            channel = task_consumer.channel
+            task_consumer.consume()
+            producer = ours.Producer(channel)
+            may_take: list[bool] = [True]
+            channel.only_urgent = lambda: may_take[0]
+
+            def poll() -> None:
+                ours.transport.cycle._register_BRPOP(channel)
+                with suppress(Empty):
+                    channel._brpop_read()
+
+            for body, priority in (("low", 1), ("critical", 0)):
+                producer.publish(body, routing_key=queue.name, exchange="", priority=priority)
+            for _ in range(2):
+                poll()
+            assert taken == ["critical"]
+            may_take[0] = False
+            poll()
+            assert taken == ["critical", "low"]
+            assert channel.priority_steps == [0, 1]
 
     def test_leaves_other_brokers_to_their_own_count(
         self, clock: SimpleNamespace, reserved: list[int]

@@ -231,6 +231,20 @@ class TestPublish:
         assert max(len(m.tokens) for m in found) == longest
         assert [token.id for m in found for token in m.tokens] == [item.id for item in queued]
 
+    @pytest.mark.parametrize("kept", [0, 1])
+    def test_keeps_urgent_work_in_messages_of_its_own_where_workers_keep_slots_for_it(
+        self, settings: Any, kept: int
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
+        queued = [Queued(factories.new_id(), 1, "a", urgent=bool(number % 2)) for number in range(400)]
+        found = packed(queued, {"a": QueueConfig(None, 100)})
+        urgent = {item.id for item in queued if item.urgent}
+        assert sum(len(message.tokens) for message in found) == 400
+        for message in found:
+            mixed = {token.id in urgent for token in message.tokens}
+            assert (mixed == {message.urgent}) if kept else message.urgent
+        assert found[0].urgent
+
     @pytest.mark.parametrize(("before", "sizes"), [(0, [1] * 20), (30, [3] * 6 + [2]), (200, [20])])
     def test_packs_small_dispatches_too_while_workers_are_behind(self, before: int, sizes: list[int]) -> None:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(20)]

@@ -531,6 +531,16 @@ class TestWorker:
         assert "1 worker with room for 2 messages" in gate(trigger, "worker").detail
         passed(trigger)
 
+    @pytest.mark.parametrize(
+        ("priority", "kept", "said"), [(3, 1, True), (2, 1, True), (1, 1, False), (3, 0, False)]
+    )
+    def test_says_what_is_kept_for_urgent_work(
+        self, settings: Any, priority: int, kept: int, said: bool
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
+        detail = gate(make_trigger(priority=priority), "worker").detail
+        assert ("1 is kept for critical and high" in detail) is said
+
     def test_blocks_when_the_last_one_has_fallen_silent(self) -> None:
         trigger = make_trigger()
         Worker.objects.update(seen_at=now() - MINUTE)

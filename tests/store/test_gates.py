@@ -221,6 +221,49 @@ class TestSuspendedTenants:
         assert dispatch() == dispatch_store.Dispatched()
 
 
+class TestUrgentWork:
+    """A queue of 4 that is full of low work, with 2 places more for critical and high."""
+
+    @pytest.fixture(autouse=True)
+    def full(self) -> None:
+        make_triggers(make_job(max_concurrent=100, overlap_policy="allow", priority=3), 20, priority=3)
+        assert len(factories.dispatch(types=("noop",), window=4).queued) == 4
+
+    @staticmethod
+    def due(priority: int, count: int = 1) -> list[Trigger]:
+        job = make_job(max_concurrent=100, overlap_policy="allow", priority=priority)
+        return make_triggers(job, count, priority=priority)
+
+    @pytest.mark.parametrize(("priority", "urgent", "queued"), [(0, 2, 1), (1, 2, 1), (2, 2, 0), (0, 0, 0)])
+    def test_goes_beyond_a_full_queue(self, priority: int, urgent: int, queued: int) -> None:
+        [one] = self.due(priority)
+        done = factories.dispatch(types=("noop",), window=4, urgent=urgent)
+        assert [item.id for item in done.queued] == [one.id] * queued
+        assert [item.urgent for item in done.queued] == [True] * queued
+        assert factories.states([one]) == ["queued" if queued else "pending"]
+
+    def test_goes_no_further_than_its_places(self) -> None:
+        self.due(0, 5)
+        assert len(factories.dispatch(types=("noop",), window=4, urgent=2).queued) == 2
+        assert factories.dispatch(types=("noop",), window=4, urgent=2).queued == []
+
+    def test_goes_beyond_no_cap_and_no_pause(self) -> None:
+        self.due(0, 2)
+        assert factories.dispatch(types=(), window=4, urgent=2, noop=4).queued == []
+        assert len(factories.dispatch(types=(), window=4, urgent=2, noop=5).queued) == 1
+        Queue.objects.filter(job_type="noop").update(paused_at=factories.now())
+        assert factories.dispatch(types=("noop",), window=4, urgent=2).queued == []
+
+    def test_goes_beyond_no_tenants_cap(self) -> None:
+        [one] = self.due(0)
+        one.tenant.max_in_flight = 1
+        one.tenant.save()
+        second = make_trigger(one.job, priority=0)
+        done = factories.dispatch(types=("noop",), window=4, urgent=2)
+        assert len(done.queued) == 1
+        assert {one.id, second.id} >= {item.id for item in done.queued}
+
+
 class TestWindows:
     """A window of 10 at first, between 2 and 100; a second's work is queued ahead. One second passes where said."""
 

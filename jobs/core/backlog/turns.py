@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from jobs.core.policies import LEAST_URGENT
+
 #: Service that a dispatch itself counts as, in slot-seconds: that of a trigger that ends at once.
 DISPATCH_SLOT_SECONDS = 0.01
 #: Service that a slot counts as in advance, as long as it is held.
@@ -112,6 +114,14 @@ class _Share:
         level.tag += dispatches / level.weight
 
 
+def _urgent_lanes(share: _Share, job_type: str) -> list[Lane]:
+    """Those of the tenant's lanes of a job type that are urgent, by what their priorities have received."""
+    levels = [
+        level for level in share.levels.items() if level[0] <= LEAST_URGENT and job_type in level[1].lanes
+    ]
+    return [level.lanes[job_type] for _, level in sorted(levels, key=lambda one: (one[1].tag, one[0]))]
+
+
 class Turns:
     """The due lanes of all tenants, in the order in which they are to be served.
 
@@ -124,6 +134,8 @@ class Turns:
         self._heaps: dict[str, list[tuple[float, int, int, datetime, int]]] = {}
         self._aside: set[int] = set()
         self._types: Counter[str] = Counter()
+        #: By job type, the tenants with due work that is urgent.
+        self._urgent: dict[str, set[int]] = {}
         self._active: set[int] = set()
         self._holding: set[int] = set()
         self._clock = 0.0
@@ -180,6 +192,8 @@ class Turns:
         if lane.job_type not in level.lanes:
             self._types[lane.job_type] += 1
         level.lanes[lane.job_type] = lane
+        if lane.priority <= LEAST_URGENT:
+            self._urgent.setdefault(lane.job_type, set()).add(lane.tenant_id)
         if lane.job_type not in share.entries:
             self._stand(lane.tenant_id, share, lane)
 
@@ -189,6 +203,8 @@ class Turns:
         if share is None or share.level(lane.priority).lanes.pop(lane.job_type, None) is None:
             return
         self._types[lane.job_type] -= 1
+        if lane.priority <= LEAST_URGENT and not _urgent_lanes(share, lane.job_type):
+            self._urgent[lane.job_type].discard(lane.tenant_id)
         if not share.active:
             self._active.discard(lane.tenant_id)
             self._aside.discard(lane.tenant_id)
@@ -279,6 +295,28 @@ class Turns:
                         self._stand_again(tenant_id, share, name)
             if rooms[name] > 0 and self._heaps[name]:
                 heapq.heappush(heads, self._heaps[name][0] + (name,))
+        return asks
+
+    def allot_urgent(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
+        """As ``allot``, to urgent lanes alone: ``rooms`` are what is left to them where a type has no other."""
+        asks: list[Ask] = []
+        given: Counter[int] = Counter()
+        for name in [name for name, room in rooms.items() if room > 0 and self._urgent.get(name)]:
+            tenants = self.first(rooms[name], self._urgent[name])
+            portion = -(-rooms[name] // len(tenants))
+            for tenant_id in tenants:
+                share = self._shares[tenant_id]
+                if self._is_barred(tenant_id, name):
+                    continue
+                for lane in _urgent_lanes(share, name):
+                    room = room_of(tenant_id) - given[tenant_id]
+                    count = min(portion, limit - given.total(), room, rooms[name])
+                    if count > 0:
+                        share.charge(lane.priority, count)
+                        self._holding.add(tenant_id)
+                        asks.append(Ask(lane, count))
+                        given[tenant_id] += count
+                        rooms[name] -= count
         return asks
 
     def give_back(self, lane: Lane, count: int) -> None:

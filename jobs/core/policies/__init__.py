@@ -33,6 +33,7 @@ from jobs.core.policies.firings import (
     runs_late,
 )
 from jobs.core.policies.words import (
+    LEAST_URGENT,
     CronDialect,
     Delivery,
     DstPolicy,
@@ -42,6 +43,7 @@ from jobs.core.policies.words import (
 )
 
 __all__ = (
+    "LEAST_URGENT",
     "MAX_DOUBLINGS",
     "POISON_CRASHES",
     "Bury",

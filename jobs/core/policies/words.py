@@ -68,3 +68,7 @@ class Priority(IntEnum):
                 return priority
         words = ", ".join(priority.label for priority in cls)
         raise InvalidInput({"priority": f"{label!a:.40} is not a priority; use one of {words}."})
+
+
+#: It and those before it may start in slots that workers keep free (DESIGN §8).
+LEAST_URGENT = Priority.HIGH

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from jobs.core.backlog import Ask, Lane, News
 from jobs.core.levers import lower_cap
+from jobs.core.policies import LEAST_URGENT
 from jobs.crash_points import crash_point
 from jobs.store import db, events
 from jobs.store.dispatch import queues
@@ -173,6 +174,7 @@ class _Turn:
             done.ended |= outcome.ended
             self.missed |= outcome.missed
             done.queued += outcome.queued
+        self._serve_urgent(window, done)
         taken = Counter(item.job_type for item in done.queued)
         done.depths = {name: self._queued[name] + count for name, count in taken.items()}
         done.full = {name for name, count in taken.items() if count >= rooms[name]}
@@ -180,6 +182,23 @@ class _Turn:
         events.note(done.ended)
         if done.queued:
             crash_point("dispatch.before_commit")
+
+    def _serve_urgent(self, window: Window, done: Dispatched) -> None:
+        """Critical and high triggers go a little beyond a full queue: workers keep slots for them."""
+        if not window.urgent:
+            return
+        taken = Counter(item.job_type for item in done.queued)
+        urgent = Counter(item.job_type for item in done.queued if item.urgent) + self._queued_urgent
+        left = {
+            name: min(window.urgent - urgent[name], cap - taken[name])
+            for name, cap in self._cap_rooms.items()
+        }
+        asks = self._turns.allot_urgent(self._limit - done.count, left, self._room_of)
+        if asks:
+            outcome = self._serve(asks, left)
+            done.ended |= outcome.ended
+            self.missed |= outcome.missed
+            done.queued += outcome.queued
 
     def undo(self) -> None:
         """Nothing of the turn was committed: remember the lanes as they were before it."""
@@ -193,11 +212,15 @@ class _Turn:
         running: Counter[str] = Counter()
         self._in_flight: Counter[int] = Counter()
         self._queued: Counter[str] = Counter()
+        self._queued_urgent: Counter[str] = Counter()
+        self._cap_rooms: dict[str, int] = {}
         for row in self._memory.in_flight.count(self._now):
             by_level[row.tenant_id, row.priority] += row.in_flight
             running[row.job_type] += row.in_flight
             self._in_flight[row.tenant_id] += row.in_flight
             self._queued[row.job_type] += row.queued
+            if row.priority <= LEAST_URGENT:
+                self._queued_urgent[row.job_type] += row.queued
         self._memory.count(by_level)
         windows = queues.fit(locked, window, queued=self._queued)
         self.well_filled = {name for name, window in windows.items() if self._queued[name] >= AMPLE * window}
@@ -206,6 +229,9 @@ class _Turn:
             name, cap = queue.job_type, lower_cap(caps[queue.job_type], queue.max_in_flight)
             if cap is not None:
                 rooms[name] = min(rooms[name], cap - running[name])
+            if not queue.paused:
+                #: How many of the type its cap lets start.
+                self._cap_rooms[name] = self._limit if cap is None else cap - running[name]
         self.paused = {queue.job_type for queue in locked if queue.paused}
         return rooms | dict.fromkeys(self.paused, 0)
 

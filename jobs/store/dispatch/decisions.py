@@ -9,7 +9,16 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from jobs.core.levers.breaker import Pair
-from jobs.core.policies import Decision, Delivery, JobFacts, MisfirePolicy, decide, is_missed, may_skip
+from jobs.core.policies import (
+    LEAST_URGENT,
+    Decision,
+    Delivery,
+    JobFacts,
+    MisfirePolicy,
+    decide,
+    is_missed,
+    may_skip,
+)
 from jobs.core.states import CANCEL_REASONS, SKIP_REASONS
 from jobs.store import db
 from jobs.store.dispatch import parking
@@ -30,7 +39,8 @@ class TargetGates(Protocol):
 class Queued:
     """A trigger that is committed as ``queued`` and now wants its message.
 
-    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery.
+    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery. ``urgent``: it is
+    critical or high.
     """
 
     id: UUID
@@ -39,6 +49,7 @@ class Queued:
     suspect: bool = False
     at_most_once: bool = False
     tenant_id: int = 0
+    urgent: bool = False
 
 
 @dataclass(slots=True)
@@ -226,5 +237,8 @@ def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
     activity.count([one.row for one in chosen], "dispatched")
     for row, job in chosen:
         once = job.delivery == Delivery.AT_MOST_ONCE
-        outcome.queued.append(Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id))
+        urgent = row.priority <= LEAST_URGENT
+        outcome.queued.append(
+            Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id, urgent)
+        )
         outcome.lanes.append(row.nth)

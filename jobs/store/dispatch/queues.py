@@ -19,13 +19,14 @@ STALE_AFTER = timedelta(seconds=2)
 class Window:
     """How many triggers of one job type may be queued at once: what workers take in ``wait``, within the bounds.
 
-    A queue begins with ``initial``.
+    A queue begins with ``initial``. Beyond a full window so many ``urgent`` ones may be queued, critical and high.
     """
 
     initial: int
     minimum: int
     maximum: int
     wait: timedelta
+    urgent: int = 0
 
 
 def open_queues(job_types: Iterable[str], window: Window) -> None:
