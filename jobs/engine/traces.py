@@ -8,7 +8,7 @@ process measured itself is added to that of the claim.
 
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -116,6 +116,7 @@ class _Attempt:
         self.row, self._trace = row, trace
         self._firing_id = _own_ids(row)[1]
         self._number = {"carillon.attempt": row.attempt_count}
+        self._created = _instant(row.created)
         self._expected_at = self._expected()
 
     def _expected(self) -> datetime:
@@ -126,7 +127,7 @@ class _Attempt:
             # Nothing tells when the replay was asked for, once an attempt has failed: from its first claim on.
             expected = min(row.due_at, claimed + getattr(row, "ran", timedelta()) - row.elapsed)
         elif row.attempt_count > 1:
-            expected = row.scheduled_for if row.origin in _DUE_AS_SCHEDULED else row.created_at
+            expected = row.scheduled_for if row.origin in _DUE_AS_SCHEDULED else self._created
         earliest: datetime = min(expected, claimed)
         return earliest
 
@@ -134,10 +135,10 @@ class _Attempt:
         """How long the attempt waited, and for which step."""
         row = self.row
         due, claimed = min(row.due_at, row.attempt_started_at), row.attempt_started_at
-        queued = min(row.queued_at or claimed, claimed)
+        queued = min(_instant(row.queued), claimed) if row.queued is not None else claimed
         if row.attempt_count == 1 and not row.replay_count:
-            created = min(max(row.created_at, due), queued)
-            about = {"carillon.created_at": instant_text(row.created_at)}
+            created = min(max(self._created, due), queued)
+            about = {"carillon.created_at": instant_text(self._created)}
             yield self.step("materialize", due, created, about)
             due = created
         yield self.step("dispatch", min(due, queued), queued)
@@ -189,6 +190,10 @@ def _own_ids(row: Any) -> tuple[str, str]:
     """The id of a trigger's own trace, and of its firing's span."""
     digest = blake2b(row.id.bytes + row.replay_count.to_bytes(4, "big"), digest_size=24).hexdigest()
     return digest[:32], digest[32:]
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _handler_id(row: Any) -> str:
