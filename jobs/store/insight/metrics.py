@@ -43,7 +43,7 @@ class Figures:
 
 
 def figures(*, retention: timedelta) -> Figures:
-    """Fifteen statements, each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
+    """Statements that are each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
