@@ -1,8 +1,8 @@
 """What operators do to tenants and their keys over the API: the rules are ``tenants.actions``' own.
 
 No key of the installation can make, see or revoke another: such keys are made and revoked where the installation runs
-(``manage.py create_operator_key``). So one that was stolen cannot outlive its revocation by a copy, nor lock operators
-out.
+(``manage.py create_operator_key``). So one that was stolen can make no copy of itself, nor lock operators out. Keys of
+tenants that it made outlive its revocation; the audit trail names them.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from jobs.core.errors import InvalidInput
-from jobs.handlers.placeholders import may_be_sent, not_for
+from jobs.handlers.placeholders import MAX_NAMES, may_be_sent, not_for
 from tenants.models import Tenant
 from tenants.vault.secrets import hosts_of
 
@@ -15,7 +15,11 @@ def check_secrets(wanted: Mapping[str, Sequence[str]], *, tenant: Tenant, target
 
     Raises ``InvalidInput`` under each such field.
     """
-    hosts = hosts_of(tenant=tenant, names={name for names in wanted.values() for name in names})
+    named = {name for names in wanted.values() for name in names}
+    if len(named) > MAX_NAMES:
+        field = next(field for field, names in wanted.items() if names)
+        raise InvalidInput({field: f"At most {MAX_NAMES} secrets, please; these are {len(named)} in all."})
+    hosts = hosts_of(tenant=tenant, names=named)
     errors: dict[str, list[str]] = {}
     for field, names in wanted.items():
         for name in dict.fromkeys(names):

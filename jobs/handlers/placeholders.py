@@ -29,6 +29,8 @@ _CUT_BYTES, _MIN_PIECE = 1900, 4
 #: Anywhere else so much of a form counts as a piece of it. Of a form that is shorter only the whole is hidden.
 PIECE = 10
 _MIN_FORM = 6
+#: Secrets that one payload may refer to. Hiding them takes memory and time for each.
+MAX_NAMES = 16
 _ESCAPE = re.compile("%[0-9A-F]{2}")
 _URLSAFE, _STANDARD = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
 

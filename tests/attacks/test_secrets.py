@@ -21,7 +21,7 @@ from jobs.engine.worker.process import THIS
 from jobs.handlers import AsyncRunner
 from jobs.handlers.egress import EgressRules
 from jobs.handlers.outcome import Outcome
-from jobs.handlers.placeholders import hide, may_be_sent
+from jobs.handlers.placeholders import MAX_NAMES, hide, may_be_sent
 from tenants.models import Tenant
 from tenants.vault.secrets import put_secret
 from tests.engine.conftest import Perform
@@ -69,6 +69,23 @@ class TestASecretSentElsewhere:
         # The control: the same goes through with a secret for any host.
         theirs = self.THIEF.replace("token", "anywhere")
         assert caller.post("/jobs", a_webhook(theirs, name="b")).status_code == 201
+
+    def test_comes_with_few_others(self, caller: Caller) -> None:
+        """Hiding each costs the worker memory and time, which it shares with other tenants."""
+        for number in range(MAX_NAMES):
+            put_secret(tenant=caller.tenant, name=f"s{number}", value=CANARY, hosts=["*"])
+
+        def naming(names: list[str]) -> dict[str, Any]:
+            return {
+                "url": "https://api.example/",
+                "headers": {"A": "".join(f"{{{{secret:{n}}}}}" for n in names)},
+            }
+
+        names = [f"s{number}" for number in range(MAX_NAMES)]
+        answer = caller.post("/jobs", a_webhook("", payload=naming([*names, "token"])))
+        assert faulty_fields(answer) == {"payload.headers.A"}
+        assert f"At most {MAX_NAMES} secrets" in answer.content.decode()
+        assert caller.post("/jobs", a_webhook("", payload=naming(names * 2))).status_code == 201
 
     def test_cannot_be_had_by_binding_it_anew_without_its_value(self, caller: Caller) -> None:
         answer = caller.put("/secrets/token", {"hosts": ["thief.example"]})

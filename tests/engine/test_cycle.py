@@ -341,6 +341,17 @@ class TestMaterialize:
         beat.turn()
         assert [len(instants(job)) for job in jobs] == [5] * 4
 
+    def test_says_that_more_wait_where_a_pass_cut_jobs_short(
+        self, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(materializer, "MAX_FIRINGS", 8)
+        jobs = [make_every(1) for _ in range(4)]
+        clock(5 * SECOND)
+        passes = iter(range(20))
+        while materializer.materialize(leadership=factories.ANYONE, look_ahead=SECOND, limit=100) == 100:
+            next(passes)
+        assert [len(instants(job)) for job in jobs] == [6] * 4
+
 
 @pytest.mark.django_db(transaction=True)
 class TestDatabaseAway:

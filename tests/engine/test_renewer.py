@@ -23,10 +23,13 @@ class Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.told = 1000.0, False
         self.ended, self.rescued, self.handed_back, self.batches = [], [], [], []
+        self.sent: list[list[bool]] = []
         monkeypatch.setattr(module.draining, "begun", lambda: self.told)
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.db, "disconnect", lambda: None)
         monkeypatch.setattr(os, "_exit", self.ended.append)
+        # A collector that is slow is waited for while nothing has been given back yet.
+        monkeypatch.setattr(module, "send_the_rest", lambda: self.sent.append(list(self.rescued)))
         self.loop_failed = False
         self._renewer = LeaseRenewer(
             lease=LEASE,
@@ -79,7 +82,7 @@ class TestLeaseRenewer:
         process.looks(after=0.1)
         assert process.ended == []
         process.looks(after=NOTICE_SECONDS)
-        assert (process.ended, process.rescued) == ([EXIT_STATUS], [True])
+        assert (process.ended, process.rescued, process.sent) == ([EXIT_STATUS], [True], [[]])
 
     def test_gives_up_a_process_whose_loop_failed_at_once(self, process: Process) -> None:
         process.starts_a_handler(timeout=60)

@@ -404,6 +404,21 @@ class TestTheEndOfAProcess:
         assert names(spans()) == STEPS
 
 
+class TestARecorderThatCannotBeHad:
+    def test_costs_no_firing_and_is_told_once(
+        self, perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch, lines: Lines
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+        monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")  # less than a batch: the library refuses it
+        monkeypatch.setattr(traces, "_on", True)
+        monkeypatch.setattr(traces, "_recorder", None)
+        for _ in range(2):
+            trigger = queued(handler(lambda ctx, _: None))
+            perform(trigger)
+            assert factories.state_of(trigger)[0] == "succeeded"
+        assert [line["event"] for line in lines()].count("traces are off in this process") == 1
+
+
 class TestSwitchedOff:
     def test_nothing_of_opentelemetry_is_imported(self) -> None:
         """Nor told of: an attempt without a caller's trace is part of none."""

@@ -64,7 +64,7 @@ def materialize(
         if not rows:
             return 0
         until = rows[0].window_end
-        most = max(1, MAX_FIRINGS // len(rows))
+        most, cut_short = max(1, MAX_FIRINGS // len(rows)), False
         for row in rows:
             try:
                 # As dispatch decides: a firing is missed once its grace has passed since it was due, jitter included.
@@ -79,6 +79,7 @@ def materialize(
                 continue
             if past:
                 pasts.append(past)
+            cut_short = cut_short or len(instants) == most
             firings += [_firing(row, instant) for instant in instants]
             next_fire_ats[row.id] = following
         walk.begin(walk.absorb(pasts))
@@ -96,7 +97,7 @@ def materialize(
     if pasts:
         log.info("catch-up begins", jobs=len(pasts))
     log.debug("materialize", jobs=len(rows), triggers=len(created))
-    return limit if order else len(rows)
+    return limit if order or cut_short else len(rows)
 
 
 def _take(

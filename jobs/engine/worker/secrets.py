@@ -8,6 +8,7 @@ from uuid import UUID
 
 from jobs.conf import engine_settings
 from jobs.handlers.context import unreadable
+from jobs.handlers.placeholders import MAX_NAMES
 from jobs.handlers.registry import JobType
 from jobs.store import db
 from tenants.vault.sealing import Unreadable
@@ -39,12 +40,13 @@ def secrets_of(job_type: JobType, rows: Sequence[Any]) -> dict[UUID, dict[str, O
 
 
 def _names_of(job_type: JobType, payload: Any) -> set[str]:
-    """None of a payload that its type no longer accepts: its handler will say so."""
+    """None of a payload that its type no longer accepts, or with more than are allowed: its handler will say so."""
     assert job_type.secrets is not None
     try:
-        return {name for names in job_type.secrets(payload).values() for name in names}
+        found = {name for names in job_type.secrets(payload).values() for name in names}
     except (LookupError, TypeError, AttributeError):
         return set()
+    return found if len(found) <= MAX_NAMES else set()
 
 
 def signing_secret(tenant_id: int, sealed: str) -> str:

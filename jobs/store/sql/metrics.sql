@@ -21,17 +21,16 @@ ORDER BY total.job_type, tenant;
 SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
 
 -- name: ahead
--- What is late before it is due: how long ago the first job should have got its next trigger (of the %(limit)s that come
--- first; those of suspended tenants wait on purpose), catch-ups that are not done, and how old the first event is that
--- the notifier has not read.
+-- What is late before it is due: how long ago the first job should have got its next trigger (those of suspended tenants
+-- wait on purpose), catch-ups that are not done, and how old the first event is that the notifier has not read.
 -- index: job_next_fire, catchup_undecided, catchup_to_run, event_in_order, primary keys
 -- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), feed_lag_seconds; 0: nothing waits
 SELECT coalesce(greatest(0, (
            SELECT extract(epoch FROM carillon_clock() - min(next_fire_at)) FROM (
-               SELECT next_fire_at, tenant_id FROM jobs_job
+               SELECT next_fire_at FROM jobs_job
                WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= (SELECT carillon_now())
-               ORDER BY next_fire_at LIMIT %(limit)s) late
-           WHERE tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended')))), 0)::float
+                 AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
+               ORDER BY next_fire_at LIMIT 1) late)), 0)::float
            AS materialization_lag_seconds,
        (SELECT count(*) FROM (
             SELECT FROM jobs_catchup WHERE finished_at IS NULL AND (

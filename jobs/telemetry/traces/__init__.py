@@ -23,7 +23,7 @@ def traces_config(*, on: bool) -> None:
 
 
 def recorder() -> "Recorder | None":
-    """Takes the spans of this process; None where traces are off."""
+    """Takes the spans of this process; None where traces are off, or cannot be had."""
     if not _on:
         return None
     return _recorder or _make()
@@ -35,13 +35,19 @@ def send_the_rest() -> None:
         _recorder.close()
 
 
-def _make() -> "Recorder":
-    global _recorder
-    from jobs.telemetry.traces.spans import Recorder  # the one import of OpenTelemetry
-
+def _make() -> "Recorder | None":
+    global _on, _recorder
     with _making:
-        if _recorder is None:
-            _recorder = Recorder()
+        if _recorder is None and _on:
+            try:
+                from jobs.telemetry.traces.spans import Recorder  # the one import of OpenTelemetry
+
+                _recorder = Recorder()
+            except Exception:  # noqa: BLE001 - whatever its variables say: a trace is worth no firing
+                from jobs.telemetry.lines import get_logger  # which imports this package
+
+                get_logger().exception("traces are off in this process", see="docs/traces.md")
+                _on = False
         return _recorder
 
 

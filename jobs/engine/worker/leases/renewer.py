@@ -29,6 +29,7 @@ from jobs.handlers.context import Flag
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken
 from jobs.telemetry import get_logger
+from jobs.telemetry.traces import send_the_rest
 
 log = get_logger()
 #: A handler that swallowed its interruption is interrupted again so much later.
@@ -334,6 +335,8 @@ class LeaseRenewer:
     @staticmethod
     def _end(last_words: Sequence[Callable[[], None]]) -> None:
         """End this process. Triggers that could not be given back are taken again when their leases expire."""
+        # Before any is given back: it runs elsewhere at once, and here until the process has ended.
+        send_the_rest()
         for say in last_words:
             # Tried twice: a handler that closed every descriptor closed the connection too.
             if not any(_said(say) for _ in range(2)):
