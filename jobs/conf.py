@@ -185,6 +185,11 @@ class EngineSettings(BaseSettings):
         return self
 
     @property
+    def urgent_window(self) -> int:
+        """How many critical and high triggers of a job type may be queued beyond its full window."""
+        return self.queue_window_min if self.reserved_slots else 0
+
+    @property
     def target_rules(self) -> list[targets.Rule]:
         """The rules for targets that an installation begins with."""
         rates = dict(self.target_rates)

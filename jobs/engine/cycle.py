@@ -86,7 +86,7 @@ class Cycle:
         buckets = shared_buckets()
         self._rates = Rates(buckets)
         self._window = dispatch_store.Window(
-            urgent=settings.queue_window_min if settings.reserved_slots else 0,
+            urgent=settings.urgent_window,
             initial=settings.queue_window_initial,
             minimum=settings.queue_window_min,
             maximum=settings.queue_window_max,

@@ -14,6 +14,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.levers import lower_cap
 from jobs.core.levers.breaker import Admits, BreakerState
 from jobs.core.levers.targets import Limits
+from jobs.core.policies import LEAST_URGENT
 from jobs.core.pull import shown_name
 from jobs.core.states import JobStatus, TriggerState
 from jobs.explain.gate import Gate, moment, span
@@ -21,6 +22,7 @@ from jobs.handlers import JobType, registry
 from jobs.limits import Bucket, target_bucket, tenant_bucket
 from jobs.models import PullType
 from jobs.store.dispatch import breakers, targets
+from jobs.store.dispatch.queues import urgent_room
 
 #: How many firings a bucket would grant now; None when it cannot be asked (then each beat counts by itself).
 Available = Callable[[Bucket], int | None]
@@ -201,6 +203,9 @@ def queue_window(fact: Any) -> Gate:
     window = fact.queue_window or engine_settings().queue_window_initial
     own, has_room = fact.own_queued, fact.type_queued < window
     room = "has room" if has_room else "is full until its workers have taken some"
+    if not has_room and fact.priority <= LEAST_URGENT:
+        has_room = urgent_room(engine_settings().urgent_window, fact.type_urgent_queued) > 0
+        room = "is full, and has room for critical and high" if has_room else room
     detail = f"Queue jobs.{shown_name(fact.job_type)} {room}; {own:,} of yours wait there."
     return Gate("queue_window", has_room, detail, used=own)
 

@@ -91,10 +91,13 @@ class Account:
         self.returned += count
 
     def follow(self, bucket: Bucket, now: float) -> None:
-        """Go by another rate from now on. A raised rate never has to wait for what the old one had to."""
+        """Go by another rate from now on. A raised rate never has to wait for what the old one had to, nor for
+        turns that were given out under it.
+        """
         if bucket != self.bucket:
             self.bucket = bucket
             self.full_at = min(self.full_at, now + bucket.burst * bucket.interval)
+            self.spoken_for = 0.0
 
     def learn(self, *, sent_at: float, full_at_when_sent: float, full_in: float) -> None:
         """Redis said that at ``sent_at`` the bucket was to be full after ``full_in`` seconds, by what it knew then.

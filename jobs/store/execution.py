@@ -199,16 +199,21 @@ def note_progress(*, token: ClaimToken, progress: object = None, checkpoint: obj
     )
 
 
-def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
+def finish(finishes: Sequence[Finish], *, noted: set[UUID] | None = None) -> dict[UUID, TriggerState]:
     """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale.
 
     Opens a transaction where one of them may become an event. Counts them for circuit breakers first, while a trigger
     that probes still counts as in flight: otherwise dispatch might hand out another probe before this one is judged.
+
+    ``noted``: the attempts that were counted, kept by the caller from one try to the next, since the count stays where
+    the write fails. Gets those that are counted now.
     """
     if not finishes:
         return {}
-    if any(f.guarded_target for f in finishes):
-        breakers.note(_calls(finishes))
+    noted = set() if noted is None else noted
+    if calls := [f for f in finishes if f.guarded_target and f.attempt_id not in noted]:
+        breakers.note(_calls(calls))
+        noted.update(f.attempt_id for f in calls)
     told = {f.token.id: f.watched for f in finishes if f.told}
     if not told:
         return _finish(finishes)
@@ -221,12 +226,9 @@ def finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
 def _calls(finishes: Sequence[Finish]) -> Iterator[tuple[Pair, UUID, bool]]:
     """How calls of guarded targets went, as far as their attempts tell."""
     for f in finishes:
-        if f.guarded_target:
-            answered = reached(
-                attempt_state=f.attempt_state, error_code=f.error_code, http_status=f.http_status
-            )
-            if answered is not None:
-                yield (f.tenant_id, f.guarded_target), f.token.id, answered
+        answered = reached(attempt_state=f.attempt_state, error_code=f.error_code, http_status=f.http_status)
+        if answered is not None:
+            yield (f.tenant_id, f.guarded_target), f.token.id, answered
 
 
 def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:

@@ -9,8 +9,6 @@ from stage.waiting import wait_until
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-#: A worker of two processes keeps one of them.
-STARTS_WITHIN_SECONDS = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +42,13 @@ def test_a_critical_firing_starts_beside_a_pool_full_of_ten_minute_work(stage: S
         lambda: stage.query("SELECT FROM jobs_trigger WHERE state = 'queued' LIMIT 10")[9:],
         what="the queue to fill",
     )
+    [(low,)] = stage.query("SELECT id FROM jobs_trigger WHERE priority = 3 AND state = 'running'")
     fire(1, priority="critical")
     wait_until(lambda: running(stage, "priority = 0") == 1, timeout=60, what="the critical one to run")
-    [(lag,)] = stage.query(
-        "SELECT extract(epoch FROM started_at - scheduled_for)::float FROM jobs_trigger WHERE priority = 0"
-    )
-    assert lag <= STARTS_WITHIN_SECONDS
-    # What is low holds no more than the other slot, however long.
-    assert running(stage, "priority = 3") == 1
+    # A worker of two processes keeps one of them. What is low holds the other, and none of it had to end first.
+    assert stage.query("SELECT id FROM jobs_trigger WHERE priority = 3 AND state = 'running'") == [(low,)]
+    assert stage.query("SELECT state FROM jobs_attempt a JOIN jobs_trigger t ON t.id = a.trigger_id "
+                       "WHERE t.priority = 3") == [("started",)]  # fmt: skip
     [(trigger,)] = stage.query("SELECT id FROM jobs_trigger WHERE priority = 3 AND state = 'queued' LIMIT 1")
     told = stage.call("GET", f"/triggers/{trigger}/explain", key=key)
     assert "for critical and high" in next(

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.core.backlog import Backlog, Lane, News, Turns
+from jobs.core.backlog import turns as turns_module
 from jobs.core.backlog.turns import PORTIONS, portion_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -214,6 +216,28 @@ class TestUrgentTurns:
         assert self.served(turns, noop=0, other=16) == []
         both = turns_of([lane(1, "a", 0), lane(1, "b", 1)])
         assert len(self.served(both, room=3, a=16, b=16)) == 3
+
+    def test_pass_over_tenants_that_may_start_nothing(self) -> None:
+        turns = turns_of(lane(tenant, priority=0) for tenant in range(1, 41))
+        turns.recall(lambda _: 1, lambda tenant, _: tenant <= 16)
+        asks = turns.allot_urgent(100, {"noop": 8}, lambda tenant: 0 if tenant <= 32 else 1)
+        assert {ask.lane.tenant_id for ask in asks} == set(range(33, 41))
+
+    def test_look_at_some_tenants_at_a_time_and_come_round_to_all(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(turns_module, "URGENT_LOOKS", 10)
+        turns = turns_of(lane(tenant, priority=0) for tenant in range(1, 36))
+        looked_at: list[int] = []
+
+        def room_of(tenant: int) -> int:
+            looked_at.append(tenant)
+            return int(tenant == 35)
+
+        served = [turns.allot_urgent(100, {"noop": 8}, room_of) for _ in range(4)]
+        assert [[ask.lane.tenant_id for ask in asks] for asks in served] == [[], [], [], [35]]
+        # The one that is served is asked about once more.
+        assert len(looked_at) == 4 * 10 + 1
 
     def test_end_with_the_lane(self) -> None:
         critical, high = lane(1, priority=0), lane(1, priority=1)

@@ -19,7 +19,7 @@ from jobs.limits import BUDGET_SECONDS, Bucket, Buckets, Rates, shared, target_b
 from jobs.limits.buckets import Account
 from jobs.limits.exchange import PREFIX
 from stage.waiting import wait_until
-from tests.factories import SECOND, dispatch, make_job, make_tenant, make_triggers
+from tests.factories import MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
 
 NOBODY = "redis://127.0.0.1:1/0"
 #: What a busy machine adds to a wait. One by one, 300 answers would take 6 s at the least.
@@ -314,6 +314,18 @@ class TestRatesOfTargets:
         first = rates.admit({target: (7, 2.0)})[target]
         later = rates.admit({target: (1, 2.0)})[target]
         assert later.waits[0] > first.waits[-1]
+
+    def test_of_a_raised_rate_owe_nothing_to_those_of_the_lower_one(
+        self, buckets: Buckets, another: Buckets, target: str
+    ) -> None:
+        led_before, leads_now = Rates(buckets), Rates(another)
+        slow = led_before.admit({target: (40, 0.01)})[target]
+        assert slow.waits[-1] > 30 * MINUTE
+        settled(buckets)
+        # Who leads when the rule changes takes back the turns that it knows of.
+        leads_now.forget_turns(lambda each: each == target)
+        leads_now.admit({target: (1, 100.0)})
+        assert led_before.admit({target: (150, 100.0)})[target].waits[-1] < MINUTE
 
     def test_are_told_to_other_processes(self, buckets: Buckets, another: Buckets, target: str) -> None:
         Rates(buckets).admit({target: (2, 2.0)})

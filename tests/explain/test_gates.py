@@ -498,6 +498,20 @@ class TestQueueWindow:
         assert blocking(trigger) == []
         assert is_dispatched(trigger, window=1)
 
+    def test_lets_urgent_work_beyond_it_where_workers_keep_slots(self, settings: Any) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": 1, "queue_window_min": 1})
+        make_trigger()
+        dispatch(window=1, urgent=1)
+        plain, urgent = make_trigger(), make_trigger(make_job(priority=1))
+        assert blocking(plain) == ["queue_window"]
+        assert blocking(urgent) == []
+        assert "is full, and has room for critical and high" in gate(urgent, "queue_window").detail
+        assert is_dispatched(urgent, window=1, urgent=1)
+        one_more = make_trigger(make_job(priority=0))
+        assert blocking(one_more) == ["queue_window"]
+        assert not is_dispatched(one_more, window=1, urgent=1)
+        assert state_of(plain)[0] == "pending"
+
 
 class TestBroker:
     def test_blocks_until_a_worker_claims_it(self) -> None:

@@ -5,19 +5,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs.engine.worker.finisher import Finisher
+from jobs.handlers.outcome import Outcome
 from jobs.models import Breaker, Change, Trigger
-from jobs.store import execution
+from jobs.store import db, execution
 from jobs.store.dispatch import Memory, breakers
 from tenants.actions import update_tenant
 from tests.explain.asking import explain, gate
 from tests.factories import (
     HOUR,
+    LEASE,
     MINUTE,
     SECOND,
     claim,
+    claim_token,
     dispatch,
     finish_of,
     make_job,
@@ -52,6 +56,22 @@ def make_open(tenant: Any, *, target: str = HOST, **columns: Any) -> Breaker:
 
 def make_calling(tenant: Any, number: int, state: str = "pending") -> list[Trigger]:
     return make_triggers(make_job(tenant, target=HOST), number, state)
+
+
+def failed_calls(tenant: Any, number: int, *, pause_job: bool = False) -> Finisher:
+    """What a worker has yet to write of so many calls that did not reach the host."""
+    finisher = Finisher(flush_seconds=0)
+    for claimed in claim(*make_calling(tenant, number, "queued")):
+        outcome = Outcome("failed", error_code="connect", pause_job=pause_job)
+        finisher.add(claimed, outcome, seconds=0.1)
+    return finisher
+
+
+def raising(error: Exception) -> Any:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    return fail
 
 
 class TestCounting:
@@ -104,6 +124,43 @@ class TestCounting:
             execution.finish([finish_of(trigger, attempt)])
         assert not [each["sql"] for each in captured if "breaker" in each["sql"]]
 
+    def test_counts_once_what_has_to_be_written_again(
+        self, tenant: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        finisher = failed_calls(tenant, 1)
+        with monkeypatch.context() as broken:
+            broken.setattr(execution, "_finish", raising(OperationalError("away")))
+            for _ in range(3):
+                with pytest.raises(OperationalError):
+                    finisher.flush()
+        finisher.flush()
+        assert finisher.counts == {"retrying": 1}
+        assert (Breaker.objects.get().state, Breaker.objects.get().failures) == ("closed", 1)
+
+    def test_counts_once_the_members_of_a_refused_group(
+        self, tenant: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        finisher, write = failed_calls(tenant, 2), execution._finish
+        refuse = raising(DataError("refused"))
+        monkeypatch.setattr(
+            execution, "_finish", lambda finishes: (refuse if len(finishes) > 1 else write)(finishes)
+        )
+        finisher.flush()
+        assert finisher.counts == {"retrying": 2}
+        assert (Breaker.objects.get().state, Breaker.objects.get().failures) == ("closed", 2)
+
+    def test_counts_again_what_was_rolled_back_with_its_outcomes(
+        self, tenant: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        finisher = failed_calls(tenant, 2, pause_job=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(execution, "pause_gone", raising(OperationalError("away")))
+            with pytest.raises(OperationalError):
+                finisher.flush()
+        assert not Breaker.objects.exists()
+        finisher.flush()
+        assert Breaker.objects.get().failures == 2
+
     def test_leaves_the_patience_of_the_callers_transaction_as_it_is(self, tenant: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SHOW lock_timeout")
@@ -123,6 +180,18 @@ class TestClaim:
     def test_does_not_count_a_payload_that_only_one_run_had(self, tenant: Any) -> None:
         [claimed] = claim(make_trigger(make_job(tenant, target=HOST), "queued", payload={"url": "elsewhere"}))
         assert claimed.guarded_target == ""
+
+    def test_counts_it_where_that_run_probes(self, tenant: Any) -> None:
+        probe = make_trigger(make_job(tenant, target=HOST), "queued", payload={"url": "elsewhere"})
+        make_open(tenant, state="half_open", probe_id=probe.id)
+        for _ in range(2):  # and taken on when the answer was lost
+            [claimed] = execution.claim(
+                tokens=[claim_token(probe)], job_types=["noop"], worker="w1", celery_task_id="celery-1",
+                lease=LEASE, attempt_ids=["019a0000-0000-7000-8000-000000000001"]
+            )  # fmt: skip
+            assert claimed.guarded_target == HOST
+        [held] = db.queries("pull")["held"](ids=[probe.id], fences=[probe.fence], tenant_id=tenant.id)
+        assert held.guarded_target == HOST
 
     def test_takes_nothing_for_an_open_one_but_its_probe(self, tenant: Any) -> None:
         first, second = make_calling(tenant, 2, "queued")
@@ -153,6 +222,24 @@ class TestDispatch:
         assert dispatch(memory=memory).queued == []
         Breaker.objects.update(state="closed")
         assert len(dispatch(memory=memory).queued) == 3
+
+    @pytest.mark.parametrize("parked", [False, True])
+    def test_lets_one_probe_that_has_no_payload_of_its_own(self, tenant: Any, parked: bool) -> None:
+        job, memory = make_job(tenant, target=HOST), Memory()
+        for seconds in (5, 4):
+            make_trigger(job, payload={"url": "elsewhere"}, scheduled_for=now() - seconds * SECOND)
+        plain = make_trigger(job)
+        make_open(tenant, probe_at=now() + MINUTE)
+        if parked:
+            assert dispatch(memory=memory).queued == []
+            assert row(plain)["parked"]
+        Breaker.objects.update(probe_at=now() - SECOND)
+        assert [item.id for item in dispatch(memory=memory).queued] == [plain.id]
+
+    def test_lets_a_run_with_its_own_probe_where_nothing_else_waits(self, tenant: Any) -> None:
+        runs = make_triggers(make_job(tenant, target=HOST), 2, payload={"url": "elsewhere"})
+        make_open(tenant, probe_at=now() - SECOND)
+        assert [item.id for item in dispatch().queued] == [runs[0].id]
 
     def test_gives_the_place_of_a_probe_that_came_to_nothing_to_the_next(self, tenant: Any) -> None:
         triggers = make_calling(tenant, 3)

@@ -425,6 +425,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "most": 10_000,
         "most_ahead": 1000,
+        "least_urgent": 1,
         "named": 10,
         "silence": HOUR,
     },

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
 from jobs.core.policies import LEAST_URGENT
 
@@ -31,6 +32,8 @@ PORTIONS = 64
 CHUNK = 8
 #: Shares of tenants that are idle and have no debt worth keeping are forgotten once there are this many.
 IDLE_SHARES = 1000
+#: Tenants with urgent work that a turn looks at beyond a full queue, of each job type.
+URGENT_LOOKS = 1000
 SMALL_DEBT = 0.01
 #: Stands for the tag of an entry that was taken out of its heap.
 _ASIDE = -1.0
@@ -134,8 +137,8 @@ class Turns:
         self._heaps: dict[str, list[tuple[float, int, int, datetime, int]]] = {}
         self._aside: set[int] = set()
         self._types: Counter[str] = Counter()
-        #: By job type, the tenants with due work that is urgent.
-        self._urgent: dict[str, set[int]] = {}
+        #: By job type, the tenants with due work that is urgent, first those that were not looked at for longest.
+        self._urgent: dict[str, dict[int, None]] = {}
         self._active: set[int] = set()
         self._holding: set[int] = set()
         self._clock = 0.0
@@ -193,7 +196,7 @@ class Turns:
             self._types[lane.job_type] += 1
         level.lanes[lane.job_type] = lane
         if lane.priority <= LEAST_URGENT:
-            self._urgent.setdefault(lane.job_type, set()).add(lane.tenant_id)
+            self._urgent.setdefault(lane.job_type, {})[lane.tenant_id] = None
         if lane.job_type not in share.entries:
             self._stand(lane.tenant_id, share, lane)
 
@@ -204,7 +207,7 @@ class Turns:
             return
         self._types[lane.job_type] -= 1
         if lane.priority <= LEAST_URGENT and not _urgent_lanes(share, lane.job_type):
-            self._urgent[lane.job_type].discard(lane.tenant_id)
+            self._urgent[lane.job_type].pop(lane.tenant_id, None)
         if not share.active:
             self._active.discard(lane.tenant_id)
             self._aside.discard(lane.tenant_id)
@@ -302,12 +305,11 @@ class Turns:
         asks: list[Ask] = []
         given: Counter[int] = Counter()
         for name in [name for name, room in rooms.items() if room > 0 and self._urgent.get(name)]:
-            tenants = self.first(rooms[name], self._urgent[name])
-            portion = -(-rooms[name] // len(tenants))
+            able = [each for each in self._next_urgent(name) if room_of(each) > given[each]]
+            tenants = self.first(rooms[name], able)
+            portion = -(-rooms[name] // max(1, len(tenants)))
             for tenant_id in tenants:
                 share = self._shares[tenant_id]
-                if self._is_barred(tenant_id, name):
-                    continue
                 for lane in _urgent_lanes(share, name):
                     room = room_of(tenant_id) - given[tenant_id]
                     count = min(portion, limit - given.total(), room, rooms[name])
@@ -318,6 +320,16 @@ class Turns:
                         given[tenant_id] += count
                         rooms[name] -= count
         return asks
+
+    def _next_urgent(self, job_type: str) -> list[int]:
+        """Those of the next ``URGENT_LOOKS`` tenants with urgent work whose work is not barred."""
+        waiting = self._urgent[job_type]
+        seen = list(islice(waiting, URGENT_LOOKS))
+        if len(seen) < len(waiting):
+            for tenant_id in seen:
+                del waiting[tenant_id]
+            waiting |= dict.fromkeys(seen)
+        return [tenant_id for tenant_id in seen if not self._is_barred(tenant_id, job_type)]
 
     def give_back(self, lane: Lane, count: int) -> None:
         """Of what was given out ``count`` places were not used."""

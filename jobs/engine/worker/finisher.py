@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db import DataError, IntegrityError, ProgrammingError
 
@@ -116,6 +117,8 @@ class Finisher:
         self._writing = threading.Lock()
         self._gathered: list[_Ending] = []
         self._since = 0.0
+        #: Attempts that circuit breakers have counted, though their outcomes may have to be written again.
+        self._noted: set[UUID] = set()
         self.counts: Counter[str] = Counter()
 
     def add(
@@ -186,16 +189,17 @@ class Finisher:
             else:
                 written += [(ending, states.get(ending.token.id)) for ending in group]
 
-    @staticmethod
-    def _write(group: Sequence[_Ending]) -> dict[Any, TriggerState]:
+    def _write(self, group: Sequence[_Ending]) -> dict[Any, TriggerState]:
         finishes = [ending.ended.finish for ending in group]
         if not any(ending.pause_job for ending in group):
-            return execution.finish(finishes)
+            return execution.finish(finishes, noted=self._noted)
+        noted = set(self._noted)
         with db.atomic():  # repeated after an uncertain commit, finish would not know its triggers again
-            states = execution.finish(finishes)
+            states = execution.finish(finishes, noted=noted)
             execution.pause_gone(
                 [ending.token.id for ending in group if ending.pause_job and ending.token.id in states]
             )
+        self._noted = noted  # counted in that transaction
         return states
 
 

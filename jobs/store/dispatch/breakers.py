@@ -118,7 +118,8 @@ def find(pairs: Iterable[Pair]) -> list[Any]:
 
 
 def hold_back(wanted: Mapping[Pair, Sequence[UUID]]) -> set[UUID]:
-    """Those of the triggers that the breakers of their pairs do not let through. One that probes goes, once.
+    """Those of the triggers that the breakers of their pairs do not let through. One that probes goes, once: the
+    first of its pair.
 
     In the transaction of dispatch, under the locks of the tenants.
     """

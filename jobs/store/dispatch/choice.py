@@ -190,7 +190,7 @@ class _Turn:
         taken = Counter(item.job_type for item in done.queued)
         urgent = Counter(item.job_type for item in done.queued if item.urgent) + self._queued_urgent
         left = {
-            name: min(window.urgent - urgent[name], cap - taken[name])
+            name: min(queues.urgent_room(window.urgent, urgent[name]), cap - taken[name])
             for name, cap in self._cap_rooms.items()
         }
         asks = self._turns.allot_urgent(self._limit - done.count, left, self._room_of)

@@ -1,7 +1,7 @@
 """Decisions: what becomes of the triggers whose turn has come. SQL gathers facts, ``core.policies`` decides."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -32,7 +32,7 @@ END_HERE = 100
 class TargetGates(Protocol):
     """What stands between triggers and their targets (``targets.Gates``)."""
 
-    def hold_back(self, wanted: Sequence[tuple[UUID, Pair]]) -> set[UUID]: ...
+    def hold_back(self, wanted: Sequence[tuple[UUID, Pair]], own_payload: Set[UUID]) -> set[UUID]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,8 @@ def _keep_from(job: Any) -> datetime | None:
 def _admitted(chosen: list[_Decided], gates: TargetGates) -> list[_Decided]:
     """Those of the chosen whose targets may be called now; the others are parked."""
     calling = [(row.id, (row.tenant_id, job.target)) for row, job in chosen if job.target]
-    held = gates.hold_back(calling) if calling else set()
+    own_payload = {row.id for row, job in chosen if job.target and row.own_payload}
+    held = gates.hold_back(calling, own_payload) if calling else set()
     return [one for one in chosen if one.row.id not in held] if held else chosen
 
 

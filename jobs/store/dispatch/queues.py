@@ -29,6 +29,11 @@ class Window:
     urgent: int = 0
 
 
+def urgent_room(urgent: int, queued_urgent: int) -> int:
+    """How many more may go beyond a full window, of ``urgent`` critical and high ones, where so many are queued."""
+    return max(0, urgent - queued_urgent)
+
+
 def open_queues(job_types: Iterable[str], window: Window) -> None:
     """Make the queues of these job types known; nothing is dispatched into others. May be repeated."""
     _SQL["open"](job_types=sorted(job_types), window=window.initial)

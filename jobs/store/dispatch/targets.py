@@ -8,7 +8,7 @@ fail it comes back by itself after ``PATIENCE``, and is decided anew.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -25,6 +25,8 @@ _SQL = db.queries("targets")
 PATIENCE = timedelta(hours=1)
 #: Triggers of one tenant and target that are shown at once where nothing holds them back any more.
 SHOW = 1000
+#: Triggers shown at once of which one is to probe: some may be runs with a payload of their own.
+MAY_PROBE = 8
 _rng = random.Random()  # noqa: S311
 Place = tuple[str, int]
 START: Place = ("", 0)
@@ -76,14 +78,18 @@ class Gates:
     def __init__(self, *, rules: Rules, rates: Admission, is_guarded: Callable[[int], bool]) -> None:
         self._rules, self._rates, self._is_guarded = rules, rates, is_guarded
 
-    def hold_back(self, wanted: Sequence[tuple[UUID, Pair]]) -> set[UUID]:
+    def hold_back(
+        self, wanted: Sequence[tuple[UUID, Pair]], own_payload: Set[UUID] = frozenset()
+    ) -> set[UUID]:
         """Park those of the triggers, each with its tenant and target, that may not go now. Returns them.
 
-        Those that come first go first: in this order places were allotted to tenants.
+        Those that come first go first: in this order places were allotted to tenants. Of ``own_payload``, whose payload
+        only this run has, one probes only where no other can.
         """
         limits = {pair[1]: self._rules.of(pair[1]) for _, pair in wanted}
         stopped = {trigger_id for trigger_id, (_, target) in wanted if limits[target].paused_by is not None}
-        stopped |= self._stopped_by_breakers([one for one in wanted if one[0] not in stopped])
+        calling = [one for one in wanted if one[0] not in stopped]
+        stopped |= self._stopped_by_breakers(sorted(calling, key=lambda one: one[0] in own_payload))
         held: dict[UUID, str] = {}
         left: defaultdict[str, list[UUID]] = defaultdict(list)
         for trigger_id, (_, target) in wanted:
@@ -169,7 +175,7 @@ def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
 
 def _through_breakers(guarded: Sequence[Any]) -> dict[Pair, int]:
     """How many of what waits may be shown, of pairs that have a breaker that is not closed."""
-    rooms = {Admits.NONE: 0, Admits.PROBE: 1, Admits.ALL: SHOW}
+    rooms = {Admits.NONE: 0, Admits.PROBE: MAY_PROBE, Admits.ALL: SHOW}
     rows = breakers.find((row.tenant_id, row.target) for row in guarded)
     return {(row.tenant_id, row.target): rooms[breakers.admits(row)] for row in rows}
 

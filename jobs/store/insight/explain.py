@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from jobs.core.policies import Decision, JobFacts, decide_unkeyed
+from jobs.core.policies import LEAST_URGENT, Decision, JobFacts, decide_unkeyed
 from jobs.core.states import TriggerState
 from jobs.store import db
 from jobs.store.dispatch.decisions import one_by_one
@@ -28,6 +28,7 @@ def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
         most_ahead=MAX_AHEAD,
         named=MAX_NAMED,
         silence=GONE_AFTER,
+        least_urgent=LEAST_URGENT,
     )
     return rows[0] if rows else None
 

@@ -107,12 +107,12 @@ GROUP BY tenant_id;
 -- index: trigger_lane
 -- plan: kept
 -- returns: nth (the lane, from 1), id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, origin,
--- attempt_count, replay_count, fence, suspect
+-- attempt_count, replay_count, fence, suspect, own_payload (only this run has it)
 SELECT l.nth, t.*
 FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[], %(floors)s::timestamptz[],
             %(counts)s::int[]) WITH ORDINALITY AS l(tenant_id, job_type, priority, floor, count, nth), LATERAL (
     SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, origin, attempt_count, replay_count,
-           fence, suspect
+           fence, suspect, payload IS NOT NULL AS own_payload
     FROM jobs_trigger t
     WHERE t.tenant_id = l.tenant_id AND t.job_type = l.job_type AND t.priority = l.priority
       AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at >= l.floor AND t.due_at <= carillon_now()

@@ -9,7 +9,8 @@
 -- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
 -- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once. While dispatch is
 -- stopped, or operators paused the type or the target, nothing is claimed; nor what the breaker of a tenant's
--- target does not let through.
+-- target does not let through. A run with a payload of its own may call something else: what it calls is counted only
+-- where it probes.
 -- transition: queued -> running
 -- locks: trigger rows, waits (worker)
 -- index: primary key, queue_paused
@@ -21,7 +22,10 @@ WITH fit AS MATERIALIZED (
            job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
            t.job_type = ANY(tenant.disabled_types) AS switched_off,
            tenant.all_events OR tenant.watched OR job.watched AS watched,
-           CASE WHEN tenant.circuit_breaker AND t.payload IS NULL THEN job.target ELSE '' END AS guarded_target
+           CASE WHEN tenant.circuit_breaker AND (t.payload IS NULL OR EXISTS (
+                    SELECT FROM jobs_breaker b
+                    WHERE b.tenant_id = t.tenant_id AND b.target = job.target AND b.probe_id = w.id))
+                THEN job.target ELSE '' END AS guarded_target
     FROM unnest(%(ids)s::uuid[], %(fences)s::int[], %(attempt_ids)s::uuid[]) AS w(id, fence, attempt_id),
         LATERAL (SELECT job_id, tenant_id, payload, job_type FROM jobs_trigger WHERE id = w.id OFFSET 0) t,
         LATERAL (SELECT version, status, deleted_at, name, payload, timeout, retry_policy, delivery, watched, target
@@ -90,7 +94,10 @@ SELECT kept.id, fence, attempt_id, job_id, kept.job_type, tenant_id, scheduled_f
        job.name AS job_name, coalesce(kept.payload, job.payload) AS payload, job.timeout, job.retry_policy, job.delivery,
        kept.job_type = ANY(tenant.disabled_types) AS switched_off,
        tenant.all_events OR tenant.watched OR job.watched AS watched,
-       CASE WHEN tenant.circuit_breaker AND kept.payload IS NULL THEN job.target ELSE '' END AS guarded_target
+       CASE WHEN tenant.circuit_breaker AND (kept.payload IS NULL OR EXISTS (
+                SELECT FROM jobs_breaker b
+                WHERE b.tenant_id = kept.tenant_id AND b.target = job.target AND b.probe_id = kept.id))
+            THEN job.target ELSE '' END AS guarded_target
 FROM kept,
     LATERAL (SELECT name, payload, timeout, retry_policy, delivery, watched, target
              FROM jobs_job WHERE id = kept.job_id OFFSET 0) job,

@@ -42,7 +42,7 @@ SELECT fact.*, carillon_clock() AS now, others.*,
         WHERE fact.unfinished AND f.tenant_id = fact.tenant_id AND f.phase = 'in_flight')
            AS tenant_in_flight,
        type_load.queued AS type_queued, type_load.in_flight AS type_in_flight,
-       type_load.own_queued, type_load.own_in_flight,
+       type_load.urgent_queued AS type_urgent_queued, type_load.own_queued, type_load.own_in_flight,
        (SELECT count(*) FROM jobs_trigger f
         WHERE fact.state = 'queued' AND f.phase = 'in_flight' AND f.state = 'queued' AND f.job_type = fact.job_type
           AND f.tenant_id = fact.tenant_id AND f.queued_at < fact.queued_at) AS queued_before,
@@ -70,6 +70,7 @@ FROM fact, LATERAL (
     FROM other) others, LATERAL (
     -- All tenants' decide whether there is room; only its own are told of.
     SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued,
+           count(*) FILTER (WHERE f.state = 'queued' AND f.priority <= %(least_urgent)s) AS urgent_queued,
            count(*) FILTER (WHERE f.tenant_id = fact.tenant_id) AS own_in_flight,
            count(*) FILTER (WHERE f.tenant_id = fact.tenant_id AND f.state = 'queued') AS own_queued
     FROM jobs_trigger f

@@ -38,7 +38,10 @@ SELECT t.id, t.fence, t.job_id, t.tenant_id, t.job_type, t.scheduled_for, t.due_
        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
        carillon_clock() - t.started_at AS elapsed, job.name AS job_name, job.retry_policy, job.delivery, job.timeout,
        tenant.slug AS tenant, tenant.all_events OR tenant.watched OR job.watched AS watched,
-       CASE WHEN tenant.circuit_breaker AND t.payload IS NULL THEN job.target ELSE '' END AS guarded_target,
+       CASE WHEN tenant.circuit_breaker AND (t.payload IS NULL OR EXISTS (
+                SELECT FROM jobs_breaker b
+                WHERE b.tenant_id = t.tenant_id AND b.target = job.target AND b.probe_id = t.id))
+            THEN job.target ELSE '' END AS guarded_target,
        attempt.id AS attempt_id, attempt.started_at AS attempt_started_at, carillon_clock() - attempt.started_at AS ran,
        carillon_clock() - attempt.started_at > job.timeout AS overdue
 FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence), LATERAL (
