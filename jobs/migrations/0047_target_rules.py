@@ -24,6 +24,14 @@ class Migration(migrations.Migration):
     dependencies = [("jobs", "0046_edits_and_paces")]
 
     operations = [
+        # It takes no time but locks the table: claims wait behind it while it waits for the lock.
+        migrations.RunSQL("SET LOCAL lock_timeout = '2s'", migrations.RunSQL.noop),
+        # First, as dispatch locks triggers before it reads the installation. Its default is kept beside the table, which is not rewritten.
+        migrations.AddField(
+            "trigger",
+            "parked_for",
+            models.CharField(blank=True, db_default="", default="", max_length=255),
+        ),
         migrations.CreateModel(
             name="TargetRule",
             fields=[
@@ -79,12 +87,6 @@ class Migration(migrations.Migration):
             "installation",
             "targets_version",
             models.PositiveIntegerField(db_default=0, default=0, editable=False),
-        ),
-        # Its default is kept beside the table, which is not rewritten.
-        migrations.AddField(
-            "trigger",
-            "parked_for",
-            models.CharField(blank=True, db_default="", default="", max_length=255),
         ),
         migrations.AlterField(
             "change",
