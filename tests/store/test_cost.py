@@ -12,8 +12,9 @@ from tests.store.conftest import make_new
 
 pytestmark = pytest.mark.django_db
 CROWD = 10_000
-#: Pages that what was queued before, and a deeper index, may cost.
-LITTLE = 100
+#: Pages that what was queued before may cost, and a level more of each of a dozen indexes for each of ten rows that are
+#: queued: 98 were seen. The crowd itself fills over 500.
+LITTLE = 200
 #: The pages of jobs_trigger and its indexes that this transaction has looked at.
 PAGES = """
     SELECT sum(pg_stat_get_xact_blocks_fetched(oid))::bigint FROM pg_class
