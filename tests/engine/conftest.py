@@ -61,8 +61,8 @@ class Beat:
         )
 
     def turn(self) -> float:
-        """One turn with nothing left out: reaping and housekeeping are not put off."""
-        for name in ("queues", "reap leases", "reap messages"):
+        """One turn with nothing left out: releasing, reaping and housekeeping are not put off."""
+        for name in ("queues", "targets", "reap leases", "reap messages"):
             self.cycle.steps[name].hurry()
         return self.cycle.tick()
 

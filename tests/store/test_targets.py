@@ -63,6 +63,21 @@ def ids(triggers: list[Trigger]) -> set[Any]:
 
 
 class TestPause:
+    def test_that_ends_lets_many_tenants_go_a_statement_at_a_time(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However many wait: a statement given up for its size would be tried again for ever."""
+        monkeypatch.setattr("jobs.store.dispatch.targets.SHOW", 6)
+        waiting = [trigger for _ in range(3) for trigger in make_calling(4)]
+        pause()
+        queued(memory=Memory())
+        change(paused=False)
+        left = []
+        for _ in range(3):
+            release_targets()
+            left.append(sum(row(trigger)["parked"] for trigger in waiting))
+        assert left == [6, 0, 0]
+
     def test_parks_what_calls_the_host_for_all_tenants_and_nothing_else(self) -> None:
         paused = make_calling(3) + make_calling(3, f"{HOST}:8443")
         free = make_calling(1, "other.example.com") + make_triggers(make_job(), 1)

@@ -23,7 +23,7 @@ from jobs.store.dispatch import breakers, parking
 _SQL = db.queries("targets")
 #: Up to half as long or as long again, so that many that were held back together do not come back together.
 PATIENCE = timedelta(hours=1)
-#: Triggers of one tenant and target that are shown at once where nothing holds them back any more.
+#: Triggers that are shown at once; the tenants and targets that are looked at share them.
 SHOW = 1000
 #: Triggers shown at once of which one is to probe: some may be runs with a payload of their own.
 MAY_PROBE = 8
@@ -164,12 +164,15 @@ def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
         for row in pairs
         if (room := min(open_to.get(row.target, 0), through.get((row.tenant_id, row.target), SHOW)))
     ]
+    # One statement's worth: were it given up for its size, the same would be tried for ever.
+    share = max(1, SHOW // max(1, len(found)))
+    found = [(target, tenant_id, min(room, share)) for target, tenant_id, room in found]
     shown = _SQL["show"](**_columns(found)) if found else []
     end = len(pairs) < limit
     return Released(
         START if end else (pairs[-1].target, pairs[-1].tenant_id),
         len(shown),
-        more=bool(caps) or not end or len(shown) >= SHOW,
+        more=bool(caps) or not end or len(shown) >= share,
     )
 
 
