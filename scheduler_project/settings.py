@@ -72,7 +72,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "jobs.admin.levers.banner",
+                "jobs.admin.installation.levers.banner",
             ]
         },
     }
@@ -179,7 +179,7 @@ UNFOLD = {
         }
     ],
     "SHOW_VIEW_ON_SITE": False,
-    "DASHBOARD_CALLBACK": "jobs.admin.dashboard.dashboard",
+    "DASHBOARD_CALLBACK": "jobs.admin.overview.page.dashboard",
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
 }
 

@@ -12,6 +12,7 @@ from jobs.api.views import health
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", include("jobs.admin.urls")),
     path("admin/", admin.site.urls),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import RegexValidator
 from django.db import models
@@ -219,3 +220,16 @@ class Secret(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class OperatorBounds(models.Model):
+    """An operator who sees and acts on these tenants alone. An operator without this row is bound to none."""
+
+    operator = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="bounds")
+    tenants = models.ManyToManyField(Tenant, blank=True, related_name="+")
+
+    class Meta:
+        verbose_name_plural = "operator bounds"
+
+    def __str__(self) -> str:
+        return f"bounds of {self.operator}"

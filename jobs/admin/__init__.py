@@ -3,7 +3,11 @@
 Importing this package registers each page. Lists over large tables never count, join or sort (``shared.lists``).
 """
 
-from jobs.admin import attempt, dead_letter, job, lease, levers, operation, result, targets, trail, trigger
+from jobs.admin import trail
+from jobs.admin.firings import attempt, dead_letter, result, trigger
+from jobs.admin.installation import lease, levers, targets
+from jobs.admin.job import page as job
+from jobs.admin.operations import operation
 
 __all__ = (
     "attempt",

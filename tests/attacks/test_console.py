@@ -14,7 +14,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from jobs.admin.dead_letter import DeadLetterAdmin
+from jobs.admin.firings.dead_letter import DeadLetterAdmin
 from jobs.models import Trigger
 from tenants.console import ConsoleAdmin
 from tenants.vault.signing import rotate_signing_secret

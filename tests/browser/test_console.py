@@ -1,56 +1,13 @@
 """The console in a real browser: its pages render, its scripts run without an error, its dialogs write."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-
-import pytest
-from django.conf import settings
-from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import reverse
-from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from jobs.models import Attempt, Job
+from jobs.models import Job
 from tests import factories
-from tests.browser.chromium import BROWSER, DRIVER, chromium
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver on the PATH"),
-]
-#: Two cores may be at much else meanwhile.
-PATIENCE_SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chrome]:
-    with ExitStack() as stack:
-        try:
-            driver = stack.enter_context(chromium())
-        except SessionNotCreatedException as error:
-            pytest.skip(f"Chromium does not start here: {error.msg}")
-        driver.implicitly_wait(PATIENCE_SECONDS)
-        yield driver
-
-
-@pytest.fixture
-def operator(browser: Chrome, live_server) -> Iterator[Chrome]:
-    """A browser logged in as a superuser, on the dashboard; what it logs must be free of errors."""
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
-    browser.get(live_server.url + "/admin/login/")
-    browser.add_cookie(
-        {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value}
-    )
-    browser.get(live_server.url + "/admin/")
-    yield browser
-    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-    Attempt.objects.all().delete()  # not managed by Django, so not flushed by it either
-    assert errors == []
+from tests.browser.walk import PATIENCE_SECONDS
 
 
 def click(browser: Chrome, text: str) -> None:

@@ -13,7 +13,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from jobs.admin.job_form import JobForm
+from jobs.admin.job.form import JobForm
 from jobs.models import Job
 from tenants.models import ApiKey, Tenant
 from tests.interfaces.admin.world import PAGES, World, inputs

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from jobs.actions.pull.types import declare_type
-from jobs.admin.job_form import JobForm
+from jobs.admin.job.form import JobForm
 from jobs.models import Job, SkippedRange, Trigger
 from tenants.models import Tenant
 from tests import factories

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carillon.unseen import for_people
-from jobs.admin import dead_letter
+from jobs.admin.firings import dead_letter
 from jobs.admin.shared.cells import visible
 from jobs.explain import GATE_NAMES
 from jobs.models import Trigger

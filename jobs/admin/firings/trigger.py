@@ -12,7 +12,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter
 from unfold.enums import ActionVariant
 
 from jobs.actions.triggers import cancel_trigger, replay_trigger
-from jobs.admin.dead_letter import DeadLetterAdmin
+from jobs.admin.firings.dead_letter import DeadLetterAdmin
 from jobs.admin.shared.cells import (
     coloured_label,
     duration_cell,

@@ -19,8 +19,8 @@ from unfold.enums import ActionVariant
 
 from jobs.actions import definition as definitions
 from jobs.actions import jobs as actions
-from jobs.admin.dead_letter import JobTypeFilter
-from jobs.admin.job_form import JobForm
+from jobs.admin.firings.dead_letter import JobTypeFilter
+from jobs.admin.job.form import JobForm
 from jobs.admin.shared.cells import (
     duration_cell,
     instant_cell,

@@ -18,7 +18,7 @@ from unfold.widgets import (
 )
 
 from jobs.actions import targets
-from jobs.admin.levers import ReasonForm
+from jobs.admin.installation.levers import ReasonForm
 from jobs.admin.shared.cells import NOTHING, coloured_label, instant_cell
 from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.writes import OperableAdmin, button

@@ -1,0 +1,1 @@
+"""What holds for all tenants: leases, dispatch, job types, targets."""

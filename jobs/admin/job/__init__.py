@@ -1,0 +1,1 @@
+"""A job: its list, its page, its form."""

@@ -1,0 +1,33 @@
+"""Pages of the console that are no list and no row of a table: what they need beside a template."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.views.generic import TemplateView
+
+
+class ConsolePage(TemplateView):
+    """A page for those who are signed in and hold ``permission``; ``jobs.admin.urls`` gives it its address.
+
+    A fragment that a page fetches again and again is one too, with a template of its own.
+    """
+
+    title: str
+    permission: str
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Callable[..., Any]:
+        return admin.site.admin_view(super().as_view(**initkwargs))
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.has_perm(self.permission):  # type: ignore[union-attr]
+            raise PermissionDenied
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(
+            **(admin.site.each_context(self.request) | {"title": self.title} | kwargs)
+        )

@@ -1,0 +1,63 @@
+"""A walk through the console: what an operator clicks and types to get a task done, with the clicks counted."""
+
+from collections.abc import Callable
+
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+#: Two cores may be at much else meanwhile.
+PATIENCE_SECONDS = 30
+
+
+class Walk:
+    """``clicks`` counts links and buttons clicked; to type costs none."""
+
+    def __init__(self, browser: Chrome) -> None:
+        self.browser = browser
+        self.clicks = 0
+
+    def click(self, text: str, *, within: str = "body") -> None:
+        """Click the link or button that says ``text``, beside an icon or not. ``within``: a CSS selector."""
+        inside = self.browser.find_element(By.CSS_SELECTOR, within)
+        says = f"contains(normalize-space(.), '{text}')"
+        self._click(lambda: inside.find_elements(By.XPATH, f".//a[{says}] | .//button[{says}]"), text)
+
+    def press(self, selector: str) -> None:
+        """Click what the CSS selector finds."""
+        self._click(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), selector)
+
+    def type(self, selector: str, text: str) -> None:
+        field = self.shown(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def shown(self, selector: str) -> WebElement:
+        """What the CSS selector finds, once it is displayed."""
+        return self._displayed(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), selector)
+
+    def reads(self, text: str, *, within: str = "body") -> None:
+        """Wait until the page shows ``text``."""
+        self._wait().until(
+            lambda d: text in d.find_element(By.CSS_SELECTOR, within).text,
+            f"{text!r} is not in {within}",
+        )
+
+    def _click(self, find: Callable[[], list[WebElement]], what: str) -> None:
+        self._displayed(find, what).click()
+        self.clicks += 1
+
+    def _displayed(self, find: Callable[[], list[WebElement]], what: str) -> WebElement:
+        found: WebElement = self._wait().until(
+            lambda _: next((element for element in find() if element.is_displayed()), False),
+            f"{what!r} is not displayed",
+        )
+        return found
+
+    def _wait(self) -> WebDriverWait:
+        # Fragments are replaced while one looks.
+        return WebDriverWait(
+            self.browser, PATIENCE_SECONDS, ignored_exceptions=(StaleElementReferenceException,)
+        )
