@@ -215,7 +215,7 @@ def dispatch(
 
 def release_targets() -> None:
     """Show dispatch what waits for a target that lets it go, as a beat does beside it."""
-    dispatch_store.release_targets(rules=targets.rules(), after=dispatch_store.START, limit=1000)
+    dispatch_store.Releasing().step(rules=targets.rules(), limit=1000)
 
 
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:

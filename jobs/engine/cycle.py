@@ -82,7 +82,6 @@ class Cycle:
         self._zone_rules = ZoneRules()
         self._catch_ups = CatchUps(pace=self._pace)
         self._parked_after = START
-        self._target_after = dispatch_store.START
         buckets = shared_buckets()
         self._rates = Rates(buckets)
         self._window = dispatch_store.Window(
@@ -93,7 +92,7 @@ class Cycle:
             wait=timedelta(milliseconds=settings.queue_wait_ms),
         )
         self._memory = dispatch_store.Memory()
-        self._following = dispatch_store.Following()
+        self._following, self._releasing = dispatch_store.Following(), dispatch_store.Releasing()
         self._inheritances = self._patient_since = 0
         self._patience = Patience(lease=settings.worker_lease)
         self._busy = False
@@ -264,10 +263,9 @@ class Cycle:
         shown, more = self._following.step(
             version=rules.version, limit=self._settings.dispatch_batch, forget=self._rates.forget_turns
         )
-        released = dispatch_store.release_targets(rules=rules, after=self._target_after, limit=RELEASE_JOBS)
-        self._target_after = released.after
-        self._tell(shown + released.shown)
-        return released.more or more
+        released, waits = self._releasing.step(rules=rules, limit=RELEASE_JOBS)
+        self._tell(shown + released)
+        return waits or more
 
     def _tell(self, shown: int) -> bool:
         """Wake dispatch for what it sees again."""

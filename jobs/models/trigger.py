@@ -143,11 +143,11 @@ class Trigger(models.Model):
             models.Index(
                 fields=("parked_until",), condition=Q(parked_until__isnull=False), name="trigger_parked_until"
             ),
-            # store/sql/targets.sql: waiting, show; what waits until its target lets it go, oldest first.
+            # store/sql/targets.sql: waiting, show; what waits until its target lets it go, in dispatch's order.
             models.Index(
-                fields=("parked_for", "tenant", "due_at"),
+                fields=("parked_for", "tenant", "priority", "due_at"),
                 condition=Q(parked=True) & ~Q(parked_for=""),
-                name="trigger_parked_for",
+                name="trigger_parked_lane",
             ),
             # store/sql/catchup.sql: waiting; catch-up work that dispatch has not taken yet.
             models.Index(

@@ -10,19 +10,18 @@ from jobs.store.dispatch.decisions import Queued
 from jobs.store.dispatch.memory import Memory
 from jobs.store.dispatch.parking import release, unpark
 from jobs.store.dispatch.queues import Window, open_queues
-from jobs.store.dispatch.targets import START, Following, release_targets
+from jobs.store.dispatch.targets import Following, Releasing
 
 __all__ = (
-    "START",
     "Dispatched",
     "Following",
     "Memory",
     "Queued",
     "Rates",
+    "Releasing",
     "Window",
     "dispatch",
     "open_queues",
     "release",
-    "release_targets",
     "unpark",
 )

@@ -2,15 +2,17 @@
 
 A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause, a circuit breaker
 or a cap holds back leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there
-is room (``release_targets``), and what waited for a rate when the rules have changed (``Following``). Should both
+is room (``Releasing``), and what waited for a rate when the rules have changed (``Following``). Should both
 fail it comes back by itself after ``PATIENCE``, and is decided anew.
 """
 
+import math
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from jobs.conf import engine_settings
@@ -38,14 +40,6 @@ class Admission(Protocol):
     def admit(
         self, wanted: Mapping[str, tuple[int, float]]
     ) -> Mapping[str, tuple[int, Sequence[timedelta]]]: ...
-
-
-class Released(NamedTuple):
-    """``after``: where to go on; ``shown``: how many triggers dispatch sees again; ``more``: some wait for a place."""
-
-    after: Place
-    shown: int
-    more: bool
 
 
 def rules(*, version: int = 0) -> Rules:
@@ -148,32 +142,65 @@ def park_for(held: Mapping[UUID, str]) -> None:
         _SQL["park_for"](ids=list(held), targets=list(held.values()), waits=waits)
 
 
-def release_targets(*, rules: Rules, after: Place, limit: int) -> Released:
-    """Show dispatch again what waited for a target that has room now. Looks at ``limit`` pairs of target and tenant.
+class Releasing:
+    """Shows dispatch again what waited for a target that has room now: round after round, by target and tenant.
 
-    May be repeated. Of what it shows, dispatch parks again what it finds no room for.
+    One beat's. Of what it shows, dispatch parks again what it finds no room for.
     """
-    pairs = _SQL["waiting"](target=after[0], tenant_id=after[1], limit=limit)
-    limits = {row.target: rules.of(row.target) for row in pairs}
-    open_to = {row.target: SHOW for row in pairs if limits[row.target].paused_by is None}
-    caps = {target: cap for target in open_to if (cap := limits[target].max_in_flight) is not None}
-    open_to |= rooms_of(caps)
-    through = _through_breakers([row for row in pairs if row.guarded and row.target in open_to])
-    found = [
-        (row.target, row.tenant_id, room)
-        for row in pairs
-        if (room := min(open_to.get(row.target, 0), through.get((row.tenant_id, row.target), SHOW)))
-    ]
-    # One statement's worth: were it given up for its size, the same would be tried for ever.
-    share = max(1, SHOW // max(1, len(found)))
-    found = [(target, tenant_id, min(room, share)) for target, tenant_id, room in found]
-    shown = _SQL["show"](**_columns(found)) if found else []
-    end = len(pairs) < limit
-    return Released(
-        START if end else (pairs[-1].target, pairs[-1].tenant_id),
-        len(shown),
-        more=bool(caps) or not end or len(shown) >= share,
-    )
+
+    def __init__(self) -> None:
+        self._after = START
+
+    def step(
+        self, *, rules: Rules, limit: int, longest: timedelta = timedelta(seconds=0.2)
+    ) -> tuple[int, bool]:
+        """Look at ``limit`` pairs of target and tenant at a time, until some triggers are shown, the round is over, or
+        ``longest`` has passed. Returns how many triggers are shown, and whether some wait for a place. May be repeated.
+        """
+        until = time.monotonic() + longest.total_seconds()
+        waits = False
+        while True:
+            shown, more = self._slice(rules, limit)
+            waits |= more
+            if shown or self._after == START or time.monotonic() > until:
+                return shown, waits or self._after != START
+
+    def _slice(self, rules: Rules, limit: int) -> tuple[int, bool]:
+        pairs = _SQL["waiting"](target=self._after[0], tenant_id=self._after[1], limit=limit)
+        # Before anything can fail: a slice that always does must not keep the others waiting.
+        self._after = (pairs[-1].target, pairs[-1].tenant_id) if len(pairs) == limit else START
+        limits = {row.target: rules.of(row.target) for row in pairs}
+        open_to = {target for target, rule in limits.items() if rule.paused_by is None}
+        caps = {target: cap for target in open_to if (cap := limits[target].max_in_flight) is not None}
+        waiting = [row for row in pairs if row.target in open_to]
+        through = _through_breakers([row for row in waiting if row.guarded])
+        wanted = [pair for row in waiting if through.get(pair := (row.tenant_id, row.target), SHOW)]
+        rooms = _shared(wanted, rooms_of(caps))
+        found = [
+            (target, tenant_id, min(room, through.get((tenant_id, target), SHOW)))
+            for (tenant_id, target), room in rooms.items()
+        ]
+        # One statement's worth.
+        share = max(1, SHOW // max(1, len(found)))
+        found = [(target, tenant_id, min(room, share)) for target, tenant_id, room in found]
+        shown = _SQL["show"](**_columns(found)) if found else []
+        return len(shown), bool(caps) or len(shown) >= share
+
+
+def _shared(pairs: Sequence[Pair], rooms: Mapping[str, int]) -> dict[Pair, int]:
+    """How many triggers of each pair may be shown, where ``rooms`` says how many may go to a target with a cap.
+
+    Where tenants outnumber the places chance decides, so that each has its turn whatever the others have waiting.
+    """
+    waiting: defaultdict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        waiting[pair[1]].append(pair)
+    shared: dict[Pair, int] = {}
+    for target, of_target in waiting.items():
+        room = rooms.get(target, SHOW * len(of_target))
+        if served := _rng.sample(of_target, min(room, len(of_target))):
+            shared |= dict.fromkeys(served, math.ceil(room / len(served)))
+    return shared
 
 
 def _through_breakers(guarded: Sequence[Any]) -> dict[Pair, int]:

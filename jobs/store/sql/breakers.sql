@@ -79,7 +79,7 @@ RETURNING b.id, b.probe_id;
 -- name: purge
 -- Forget what tells nothing any more: counts of a window that is over, and what nobody has wanted to probe for %(idle)s.
 -- locks: breaker rows, SKIP LOCKED
--- index: breaker_closed, breaker_not_closed, trigger_parked_for
+-- index: breaker_closed, breaker_not_closed, trigger_parked_lane
 -- returns: id
 DELETE FROM jobs_breaker WHERE id = ANY(ARRAY(
     (SELECT id FROM jobs_breaker b

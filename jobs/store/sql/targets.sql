@@ -66,7 +66,7 @@ WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 're
 -- name: waiting
 -- The next %(limit)s pairs of a target and a tenant, from the given one on, of which triggers wait for the target, by a
 -- loose index scan: its cost is the number of pairs, whatever waits.
--- index: trigger_parked_for, primary key of tenants_tenant
+-- index: trigger_parked_lane, primary key of tenants_tenant
 -- plan: kept
 -- returns: target, tenant_id, guarded (whether the tenant has circuit breakers); in this order
 WITH RECURSIVE step AS (
@@ -85,9 +85,10 @@ FROM step, LATERAL (SELECT circuit_breaker FROM tenants_tenant WHERE id = step.t
 ORDER BY nth;
 
 -- name: show
--- Show dispatch again so many of the triggers of each tenant that wait for each target, the longest due first.
+-- Show dispatch again so many of the triggers of each tenant that wait for each target, the most
+-- urgent first, of these the longest due.
 -- locks: trigger rows, SKIP LOCKED
--- index: trigger_parked_for, primary key
+-- index: trigger_parked_lane, primary key
 -- returns: id
 UPDATE jobs_trigger SET held = false, parked = false, parked_until = NULL, parked_for = ''
 WHERE id = ANY(ARRAY(
@@ -96,7 +97,7 @@ WHERE id = ANY(ARRAY(
         SELECT id FROM jobs_trigger waiting
         WHERE waiting.parked AND waiting.parked_for = w.target AND waiting.parked_for <> ''
           AND waiting.tenant_id = w.tenant_id
-        ORDER BY waiting.due_at LIMIT w.room
+        ORDER BY waiting.priority, waiting.due_at LIMIT w.room
         FOR NO KEY UPDATE SKIP LOCKED) t)) AND parked
 RETURNING id;
 
