@@ -15,6 +15,7 @@ from jobs.core.errors import NotFound
 from jobs.core.levers.targets import NO_LIMITS, Limits
 from jobs.core.states import ENDED, TriggerState
 from jobs.explain import gates, overlap, progress
+from jobs.explain.bottleneck import Bottleneck, bottleneck
 from jobs.explain.gate import Gate, counted, moment
 from jobs.explain.gates import Available
 from jobs.limits import shared_buckets
@@ -103,10 +104,14 @@ _LONG = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A trigger as it stood at one moment. ``gates`` is empty once it has ended."""
+    """A trigger as it stood at one moment. ``gates`` is empty once it has ended.
+
+    ``bottleneck``: of one that is late though no gate blocks it, what it waits for.
+    """
 
     fact: Any
     gates: tuple[Gate, ...]
+    bottleneck: Bottleneck | None = None
 
     @property
     def blocking(self) -> list[Gate]:
@@ -123,6 +128,8 @@ class Explanation:
             return progress.ending(self.fact)
         if self.blocking:
             return " ".join(gate.detail for gate in self.blocking)
+        if self.bottleneck is not None:
+            return f"Nothing stands in its way at this moment. {self.bottleneck.detail}"
         before = self.fact.ahead
         turn = (
             f", after {counted(before, 'trigger', most=explain_store.MAX_AHEAD)} due before it"
@@ -144,6 +151,7 @@ class Explanation:
             self.fact,
             summary=self.summary,
             blocking=[gate.name for gate in self.blocking],
+            bottleneck=self.bottleneck,
             ahead=0 if self.ended else self.fact.ahead,
             gates=self.gates,
         )
@@ -152,7 +160,7 @@ class Explanation:
 def explain_trigger(
     *, tenant: Tenant, trigger_id: UUID | str, available: Available | None = None
 ) -> Explanation:
-    """Explain one trigger. Six statements at most, and a question to Redis for each rate limit it is under.
+    """Explain one trigger. Seven statements at most, and a question to Redis for each rate limit it is under.
 
     ``available`` answers for the rate limits in place of Redis. Raises ``NotFound``.
     """
@@ -162,7 +170,9 @@ def explain_trigger(
     if fact.state in ENDED:
         return Explanation(fact, ())
     asked = _Asked(fact, available or shared_buckets().available)
-    return Explanation(fact, tuple(_gate(name, asked) for name in GATES))
+    found = tuple(_gate(name, asked) for name in GATES)
+    late = fact.due_at + _LONG < fact.now and all(gate.passed for gate in found)
+    return Explanation(fact, found, bottleneck(fact) if late else None)
 
 
 def _no_such_trigger() -> NotFound:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field, PlainSerializer, create_model
+from pydantic import BeforeValidator, Field, PlainSerializer, create_model
 
 from jobs.core.states import JobStatus, TriggerState
 from jobs.models import CatchUp
@@ -37,6 +37,17 @@ class TriggerGate(Shown):
     """Triggers that stand in the way, the first ten."""
 
 
+class BottleneckShape(Shown):
+    gate: _Gate | None
+    """The gate whose limit was full; null when no limit of yours or of its job type was."""
+    detail: str
+    """A sentence, with the figures."""
+    starts_per_second: Annotated[Number, BeforeValidator(lambda each: round(each, 3))]
+    """Of its job type, yours alone."""
+    seconds_left: Annotated[Number, BeforeValidator(lambda left: left and round(left))] | None
+    """Until its turn comes at that pace, about; null where nothing tells."""
+
+
 class TriggerExplanation(Shown):
     trigger_id: UUID = Field(validation_alias="id")
     job_id: UUID
@@ -49,6 +60,8 @@ class TriggerExplanation(Shown):
     """The answer in a sentence or two."""
     blocking: list[_Gate]
     """The gates it has not passed, in order."""
+    bottleneck: BottleneckShape | None
+    """Of a trigger that is late though no gate blocks it: what it waited for in the last minute."""
     ahead: int
     """Triggers of the same job type and priority that are due before it; counted to 1,000."""
     gates: list[TriggerGate]

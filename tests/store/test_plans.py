@@ -435,6 +435,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "most": 10_000,
         "limit": 1000,
     },
+    "explain.pace": lambda s: {"tenant_id": s.tenant_ids[0] if s.tenant_ids else 1, "job_type": "noop"},
     "explain.job_facts": lambda s: {
         "job_id": one(s.job_ids),
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,

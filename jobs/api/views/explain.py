@@ -22,6 +22,7 @@ _EXAMPLE = OpenApiExample(
         "at": "2030-01-31T02:00:04Z",
         "summary": "Tenant acme: 50 of 50 in flight.",
         "blocking": ["tenant_cap"],
+        "bottleneck": None,
         "ahead": 12,
         "gates": [
             {

@@ -79,3 +79,8 @@ def dispatch_decision(*, trigger_id: UUID, tenant_id: int) -> DispatchDecision |
 def job_facts(*, job_id: UUID, tenant_id: int) -> Any:
     """The one row of ``job_facts``. One statement."""
     return _SQL["job_facts"](job_id=job_id, tenant_id=tenant_id, limit=MAX_UNFINISHED)[0]
+
+
+def pace(*, tenant_id: int, job_type: str) -> Any:
+    """The one row of ``pace``. One statement."""
+    return _SQL["pace"](tenant_id=tenant_id, job_type=job_type)[0]

@@ -128,3 +128,18 @@ SELECT count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WH
        count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state = 'retrying') AS retrying,
        (SELECT id FROM unfinished WHERE state <> 'running' ORDER BY scheduled_for LIMIT 1) AS oldest_waiting
 FROM unfinished;
+
+-- name: pace
+-- What was counted of a tenant in the present minute and the one before: the firings that started, of one job type and
+-- of all, and how long the attempts that ended had run.
+-- index: primary key of jobs_activityminute
+-- returns: seconds (that this covers), started, all_started, busy_seconds
+SELECT 60 + extract(epoch FROM present.now - present.minute)::float AS seconds,
+       coalesce(sum(a.started) FILTER (WHERE a.job_type = %(job_type)s), 0)::bigint AS started,
+       coalesce(sum(a.started), 0)::bigint AS all_started,
+       coalesce(sum(a.duration_us), 0)::float / 1000000 AS busy_seconds
+FROM (SELECT carillon_now() AS now, date_trunc('minute', carillon_now(), 'UTC') AS minute) present
+LEFT JOIN LATERAL (
+    SELECT job_type, started, duration_us FROM jobs_activityminute
+    WHERE minute IN (present.minute, present.minute - interval '1 minute') AND tenant_id = %(tenant_id)s) a ON true
+GROUP BY present.now, present.minute;
