@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,10 +35,20 @@ CHANGEABLE = (
     "circuit_breaker",
     *NAMES,
 )
+#: Changed together, or not at all: the second means nothing without the first.
+_RATE = ("rate_per_second", "rate_burst")
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: ``last_used_at`` is written no more often than this, so that reading does not become writing.
 _USE_RECORDED_EVERY = timedelta(minutes=1)
+
+
+class ChangedMeanwhile(ValidationError):
+    """The row is no more as its editor saw it. ``now``: the columns that the editor saw, as they are."""
+
+    def __init__(self, now: Mapping[str, Any]) -> None:
+        super().__init__("It was changed meanwhile, and nothing was saved.", code="changed")
+        self.now = dict(now)
 
 
 def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
@@ -48,6 +58,7 @@ def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
     """
     tenant = Tenant(slug=slug, name=name or slug, **quotas)
     tenant.full_clean()
+    _refuse_burst_alone(tenant)
     try:
         with transaction.atomic():
             tenant.save(force_insert=True)
@@ -57,8 +68,11 @@ def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
     return tenant
 
 
-def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
+def update_tenant(*, tenant: Tenant, seen: Mapping[str, Any] | None = None, **changes: Any) -> Tenant:
     """Change a tenant's name, status or quotas; returns it as it is now. May be repeated.
+
+    ``seen``: columns as the caller was shown them; where one is something else by now, nothing is changed and
+    ``ChangedMeanwhile`` is raised.
 
     A quota below what is in use is accepted: nothing is taken back, and nothing more is let in until use has
     fallen below it. Holds from the return on, because dispatch reads the row under a lock that this one waits for.
@@ -68,11 +82,23 @@ def update_tenant(*, tenant: Tenant, **changes: Any) -> Tenant:
         raise ValidationError(dict.fromkeys(sorted(fixed), "Cannot be changed."))
     with transaction.atomic():
         present = Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
+        now = {name: getattr(present, name) for name in seen or ()}
+        if seen is not None and now != dict(seen):
+            raise ChangedMeanwhile(now)
         for name, value in changes.items():
             setattr(present, name, value)
         present.full_clean()
+        if changes.keys() & set(_RATE):
+            _refuse_burst_alone(present)
         present.save(update_fields=[*changes, "updated_at"])
     return present
+
+
+def _refuse_burst_alone(tenant: Tenant) -> None:
+    if tenant.rate_burst is not None and tenant.rate_per_second is None:
+        raise ValidationError(
+            {"rate_burst": "Means nothing without rate_per_second: set that too, or leave both out."}
+        )
 
 
 def create_api_key(

@@ -4,6 +4,7 @@ Secrets are shown once, when they are made, and never again: a key by the messag
 secret likewise. Keys are revoked, not deleted; tenants are suspended, not deleted: their history refers to them.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,7 @@ from tenants.actions import (
     update_tenant,
 )
 from tenants.console import ConsoleAdmin, back_to
+from tenants.console.edits import SeenForm
 from tenants.console.operators import GroupAdmin, UserAdmin
 from tenants.forms import MomentField, RowSelect, WholeNumberField
 from tenants.models import ApiKey, Secret, Tenant
@@ -65,7 +67,7 @@ class CreatingForm(forms.ModelForm):
             self.add_error(None, error)
 
 
-class TenantForm(CreatingForm):
+class TenantForm(CreatingForm, SeenForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for quota in QUOTAS:
@@ -76,6 +78,9 @@ class TenantForm(CreatingForm):
 
     def create(self) -> Tenant:
         return create_tenant(**self.cleaned_data)
+
+    def write(self, seen: Mapping[str, Any], changes: Mapping[str, Any]) -> Tenant:
+        return update_tenant(tenant=self.instance, seen=seen, **changes) if changes else self.instance
 
 
 class ApiKeyForm(CreatingForm):
@@ -173,10 +178,12 @@ class TenantAdmin(AccessAdmin):
         """Services and receivers know a tenant by its slug."""
         return ("slug",) if obj else ()
 
-    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        """A new row is there already; of another, what the form changed is changed."""
-        if change and form.changed_data:
-            update_tenant(tenant=obj, **{name: form.cleaned_data[name] for name in form.changed_data})
+    def get_fieldsets(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
+        """With what the page showed, for those who may change it."""
+        first, *others = super().get_fieldsets(request, obj)
+        if obj is None or not self.has_change_permission(request, obj):
+            return (first, *others)
+        return ((first[0], {**first[1], "fields": (*first[1]["fields"], "seen")}), *others)
 
     def response_add(
         self, request: HttpRequest, obj: Tenant, post_url_continue: str | None = None

@@ -97,6 +97,11 @@ BEYOND_A_SCHEMA = [
         r"body",
         "OpenAPI 3.0 can ask for one field of many only by minProperties.",
     ),
+    (
+        r"installation_tenants_(create|change)",
+        r"rate_burst",
+        "It goes with rate_per_second, which the tenant may have already; OpenAPI 3.0 has no dependentRequired.",
+    ),
     (r"installation_keys_create", r"expires_at", _TIMES),
     (r"worker_complete", r"pause_job", "It goes with permanent: true; OpenAPI 3.0 has no dependentSchemas."),
 ]

@@ -90,10 +90,22 @@ class TestTheCommand:
 
     def test_changes_quotas_and_status(self) -> None:
         make_tenant(slug="acme", rate_per_second=5, rate_burst=9)
-        printed = self.run("acme", "--max-in-flight", "7", "--rate-per-second", "none", "--status", "frozen")
-        assert printed == "Tenant acme: status frozen, max_in_flight 7, rate_per_second None.\n"
+        printed = self.run("acme", "--max-in-flight", "7", "--rate-per-second", "6", "--status", "frozen")
+        assert printed == "Tenant acme: status frozen, max_in_flight 7, rate_per_second 6.\n"
         tenant = Tenant.objects.get()
-        assert (tenant.max_in_flight, tenant.rate_per_second, tenant.rate_burst) == (7, None, 9)
+        assert (tenant.max_in_flight, tenant.rate_per_second, tenant.rate_burst) == (7, 6, 9)
+
+    def test_lifts_a_rate_together_with_its_burst_alone(self) -> None:
+        make_tenant(slug="acme", rate_per_second=5, rate_burst=9)
+        with pytest.raises(CommandError, match="rate_burst: Means nothing without rate_per_second"):
+            self.run("acme", "--rate-per-second", "none")
+        assert Tenant.objects.get().rate_per_second == 5
+        self.run("acme", "--rate-per-second", "none", "--rate-burst", "none")
+        assert Tenant.objects.get().rate_burst is None
+
+    def test_leaves_a_burst_without_a_rate_of_old_alone_when_it_changes_something_else(self) -> None:
+        make_tenant(slug="acme", rate_burst=9)
+        assert self.run("acme", "--weight", "7") == "Tenant acme: weight 7.\n"
 
     def test_prints_one_json_object(self) -> None:
         make_tenant(slug="acme")

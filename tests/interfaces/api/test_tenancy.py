@@ -86,6 +86,7 @@ class TestCreating:
                 {"weight", "max_jobs", "rate_burst", "who"},
             ),
             (NEW | {"weight": None}, {"weight"}),
+            (NEW | {"rate_burst": 5}, {"rate_burst"}),
             (NEW | {"max_in_flight": True}, {"max_in_flight"}),
             (NEW | {"queues": ["a b"]}, {"queues"}),
             (NEW | {"queues": ["a"] * 101}, {"queues"}),
