@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+from django.templatetags.static import static
 from kombu import Queue
 
 from jobs.core.states import AttemptState, JobStatus, TriggerState
@@ -179,6 +180,7 @@ UNFOLD = {
         }
     ],
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [lambda request: static("console/console.css")],
     "DASHBOARD_CALLBACK": "jobs.admin.overview.page.dashboard",
     "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
 }

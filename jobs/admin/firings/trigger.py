@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 from unfold.contrib.filters.admin import ChoicesDropdownFilter
 from unfold.enums import ActionVariant
 
@@ -31,6 +32,7 @@ from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.policies import Priority
 from jobs.core.states import ENDED, UNFINISHED, TriggerState
 from jobs.explain import explain_trigger
+from jobs.explain.blockers import overlapped_by
 from jobs.models import Attempt, Trigger
 from jobs.store.effects import duplicates_prevented
 
@@ -95,6 +97,8 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
         asks="What waits is cancelled; what runs is asked to stop.",
         icon="cancel",
         variant=ActionVariant.DANGER,
+        confirm="Cancel the firing",
+        dismiss="Keep it",
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         trigger = self.row(request, object_id)
@@ -173,9 +177,12 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     def lease_expires(self, trigger: Trigger) -> str:
         return instant_cell(trigger.lease_expires_at)
 
-    @admin.display(description="payload (the job's at present)")
+    @admin.display(description="payload")
     def shown_payload(self, trigger: Trigger) -> str:
-        return json_cell(trigger.job.payload)
+        """Its own, where a run now was given one; the job's may have been edited since."""
+        own = trigger.payload is not None
+        whose = "This firing's own, given when it was run." if own else "The job's at present."
+        return format_html("<p>{}</p>{}", whose, json_cell(trigger.payload if own else trigger.job.payload))
 
     @admin.display(description="result")
     def shown_result(self, trigger: Trigger) -> str:
@@ -202,6 +209,15 @@ def explained(trigger: Trigger) -> dict[str, Any]:
         else "Why does it wait?",
         "summary": found.summary,
         "at": instant_text(found.fact.now),
+        "overlapped_by": [
+            {
+                "link": trigger_link(other.id, instant_cell(other.scheduled_for)),
+                "state": state_label(other.state),
+                "attempts": other.attempt_count,
+                "finished": instant_cell(other.finished_at) if other.finished_at else "",
+            }
+            for other in overlapped_by(trigger)
+        ],
         "gates": [
             {
                 "name": gate.name.replace("_", " "),

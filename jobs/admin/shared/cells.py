@@ -1,6 +1,8 @@
 """How the console shows what it shows: times with their zone, states in colour, durations, JSON, links.
 
-Times are UTC to the millisecond unless a zone is given. Everything is escaped here or by the template that receives it.
+Times are UTC to the millisecond unless a zone is given, which is then told by its offset: an abbreviation such as IST
+means several. ``moment_cell`` says how far away a time is, and the time itself when it is pointed at. Everything is
+escaped here or by the template that receives it.
 """
 
 import json
@@ -16,6 +18,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from jobs.core.instants import instant_text as iso_text
+from jobs.explain.gate import span
 
 NOTHING = "-"
 #: Unicode's control and format characters, its line separators, and halves of surrogates.
@@ -56,25 +61,55 @@ def coloured_label(text: str, colour: str | None) -> SafeString:
 
 def instant_cell(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
     """``instant_text`` on one line of a table."""
-    return format_html('<span class="whitespace-nowrap">{}</span>', instant_text(instant, zone=zone))
+    return _time(instant, instant_text(instant, zone=zone))
+
+
+def moment_cell(instant: datetime | None, *, now: datetime, zone: tzinfo = UTC) -> str:
+    """``in 45 s`` or ``3 min ago``; pointed at, the instant itself as ``instant_text`` has it."""
+    if instant is None:
+        return NOTHING
+    return _time(instant, distance_text(instant, now=now), title=instant_text(instant, zone=zone))
+
+
+def _time(instant: datetime | None, text: str, *, title: str = "") -> str:
+    if instant is None:
+        return NOTHING
+    shown = format_html(' title="{}"', title) if title else ""
+    return format_html(
+        '<time datetime="{}"{} class="whitespace-nowrap">{}</time>', iso_text(instant), shown, text
+    )
 
 
 def instant_text(instant: datetime | None, *, zone: tzinfo = UTC) -> str:
-    """``2030-01-31 02:00:00.000 UTC``; the zone is named by its abbreviation or offset."""
+    """``2030-01-31 02:00:00.000 UTC``, or with the offset of another zone in place of UTC."""
     if instant is None:
         return NOTHING
     local = instant.astimezone(zone)
-    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {local:%Z}"
+    text = local.isoformat(sep=" ", timespec="milliseconds")
+    return f"{text[:23]} {'UTC' if zone is UTC else text[23:]}"
+
+
+def distance_text(instant: datetime, *, now: datetime) -> str:
+    """``in 45 s``, ``3 min ago``, ``2 h 10 min ago``, ``now``."""
+    away = abs(instant - now)
+    if away < timedelta(seconds=1):
+        return "now"
+    text = span(away)
+    if away < timedelta(hours=1):  # seconds beside minutes are gone before they are read
+        text = " ".join(text.split()[:2])
+    return f"in {text}" if instant > now else f"{text} ago"
 
 
 def duration_cell(duration: timedelta | None) -> str:
-    """Milliseconds below a second, then seconds, then ``h:mm:ss``."""
+    """Milliseconds below a second, then seconds, then as ``span`` has it: ``1 min 5 s``."""
     if duration is None:
         return NOTHING
     seconds = duration.total_seconds()
     if abs(seconds) < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.3g} s" if abs(seconds) < 60 else str(timedelta(seconds=round(seconds)))
+    if abs(seconds) < 60:
+        return f"{seconds:.3g} s"
+    return f"{'-' if seconds < 0 else ''}{span(abs(duration))}"
 
 
 def json_cell(value: Any) -> str:

@@ -19,6 +19,12 @@ from jobs.core.errors import CarillonError
 from tenants.console import ConsoleAdmin, back_to
 
 
+class Dialog(ActionDialog):
+    """Unfold's, and what dismisses it (``templates/unfold/helpers/dialog.html``)."""
+
+    dismiss: str
+
+
 def button(
     title: str,
     *,
@@ -27,12 +33,18 @@ def button(
     permission: str = "operate",
     variant: ActionVariant = ActionVariant.DEFAULT,
     form: type[BaseDialogForm] = BaseDialogForm,
+    confirm: str = "",
+    dismiss: str = "Go back",
 ) -> Callable[[Callable[..., Any]], Any]:
     """A button of a page or list; the decorated method is called as ``(self, request, form, …)`` once confirmed.
 
-    ``form``: what its dialog asks for beside the confirmation.
+    ``form``: what its dialog asks for beside the confirmation. ``confirm`` and ``dismiss``: what the dialog's two
+    buttons say, never the same; by default the first says what the page's button does.
     """
-    dialog = ActionDialog(title=f"{title}?", description=asks, form_class=form, form_submit_text=title)
+    confirm = confirm or title
+    dialog = Dialog(
+        title=f"{confirm}?", description=asks, form_class=form, form_submit_text=confirm, dismiss=dismiss
+    )
     return action(description=title, permissions=[permission], icon=icon, variant=variant, dialog=dialog)
 
 

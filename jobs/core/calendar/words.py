@@ -30,7 +30,7 @@ def describe(schedule: Schedule) -> str:
     if schedule.type == ScheduleType.CRON:
         text = f"{_cron_in_words(expression_of(schedule).lists)}, in {schedule.timezone}"
     elif schedule.type == ScheduleType.INTERVAL and schedule.every is not None:
-        text = f"Every {_duration(schedule.every)}"
+        text = f"Every {duration_in_words(schedule.every)}"
     elif schedule.type == ScheduleType.ONCE and schedule.run_at is not None:
         text = f"Once, at {_instant(schedule.run_at)}"
     else:
@@ -108,7 +108,7 @@ def _joined(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def _duration(duration: timedelta) -> str:
+def duration_in_words(duration: timedelta) -> str:
     """``hour``, ``90 seconds``, ``2 days``: in the largest unit it is a whole number of, seconds else."""
     total = duration.total_seconds()
     name, size = next(((name, size) for name, size in _UNITS if total % size == 0), ("second", 1))

@@ -1,5 +1,6 @@
 """A job's page: its form writes what the API would, its buttons what the actions allow."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -243,8 +244,8 @@ class TestJobButtons:
         operator.post(TestJobForm.url, inputs(tenant=str(world.tenant.id), schedule_timezone="Asia/Kolkata"))
         job = Job.objects.get(name="nightly")
         text = operator.get(reverse("admin:jobs_job_change", args=[job.id])).content.decode()
-        assert text.count("02:00:00.000 IST") == 10
-        assert text.count("20:30:00.000 UTC") == 10
+        assert text.count("02:00:00.000 +05:30") == 10
+        assert len(re.findall(r">[^<]* 20:30:00.000 UTC<", text)) == 10
 
     def test_the_page_shows_ranges_of_skipped_firings_among_the_triggers(
         self, world: World, operator: Client
