@@ -130,6 +130,7 @@ class AccessAdmin(ConsoleAdmin):
 
 @admin.register(Tenant)
 class TenantAdmin(AccessAdmin):
+    tenant_path = "pk"
     form = TenantForm
     list_display = ("slug", "name", "status", "weight", "max_in_flight", "max_jobs", "created")
     list_filter = ("status",)
@@ -202,6 +203,7 @@ class TenantAdmin(AccessAdmin):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(AccessAdmin):
+    tenant_path = "tenant_id"
     form = ApiKeyForm
     list_display = ("key", "name", "tenant", "scope_list", "expires", "last_used", "revoked")
     list_select_related = ("tenant",)
@@ -323,6 +325,7 @@ class ApiKeyAdmin(AccessAdmin):
 class SecretAdmin(AccessAdmin):
     """The list of secrets. Tenants write them, over the API; no page or call reads them."""
 
+    tenant_path = "tenant_id"
     list_display = ("name", "tenant", "bound_to", "version", "created", "updated")
     list_select_related = ("tenant",)
     search_fields = ("name", "tenant__slug")

@@ -49,6 +49,7 @@ class ChangedWithin(DropdownFilter):
 
 @admin.register(Change)
 class ChangeAdmin(ReadOnlyAdmin):
+    tenant_path = "tenant_id"
     list_display = ("at_", "kind", "name", "done", "actor_", "columns")
     list_filter = (ObjectFilter, ActorFilter, ChangedWithin)
     search_fields = ("object_id",)

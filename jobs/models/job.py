@@ -72,6 +72,8 @@ class Job(models.Model):
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
+        #: Of the console: what jobs are given and give back may be nobody's business who looks after them.
+        permissions = (("view_payload", "Can see payloads, results, answers and outputs"),)
         constraints = (
             # A soft-deleted job frees its name.
             models.UniqueConstraint(

@@ -38,6 +38,10 @@ class Change(models.Model):
         #: Of a trigger, or of many of a tenant's at once.
         REPLAYED = "replayed"
         CANCELLED = "cancelled"
+        #: Of an operator of the console.
+        SIGNED_IN = "signed_in"
+        SIGNED_OUT = "signed_out"
+        SIGN_IN_FAILED = "sign_in_failed"
 
     id = models.BigAutoField(primary_key=True)
     xid = TransactionId(db_default=models.Func(function="pg_current_xact_id"), editable=False)

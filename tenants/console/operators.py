@@ -20,6 +20,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from tenants.console.bounds import BoundsInline
 from tenants.console.pages import ConsoleAdmin
 
 TRAIL_LINK = "admin/trail_link.html"
@@ -48,6 +49,7 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     actions = ("sign_out_everywhere",)
+    inlines = (BoundsInline,)
     change_form_outer_after_template = TRAIL_LINK
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
@@ -59,6 +61,10 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
         beyond = queryset.count() - len(reached)
         more = f" {beyond} may do more than you, and stay." if beyond else ""
         messages.success(request, f"Signed out: {', '.join(map(str, reached)) or 'nobody'}.{more}")
+
+    def get_inlines(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        """Bounds are set once there is somebody to bind."""
+        return super().get_inlines(request, obj) if obj else ()
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Also of the password's page, which asks this."""

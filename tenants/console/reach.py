@@ -1,12 +1,23 @@
-"""Reach: which tenants an operator sees and acts on. Every list, search, link and action is held to it."""
+"""Reach: which tenants an operator sees and acts on. Every list, search, link and action is held to it.
+
+Pages of rows are held by their base (``tenants.console.pages``); pages of another kind and what they fetch call
+``held_to_reach``. What belongs to no tenant is out of a bound operator's reach: rights over it count for nothing.
+"""
 
 from typing import Any, TypeVar
 
-from django.db.models import Model, QuerySet
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.models import Permission
+from django.db.models import Model, Q, QuerySet
 
-from tenants.models import OperatorBounds
+from tenants.models import OperatorBounds, Tenant
 
 M = TypeVar("M", bound=Model)
+F = TypeVar("F", bound=forms.BaseForm)
+#: A bound operator could make a tenant, but not reach it.
+_BEYOND = "add_tenant"
 
 
 def tenants_within_reach(user: Any) -> frozenset[int] | None:
@@ -14,8 +25,10 @@ def tenants_within_reach(user: Any) -> frozenset[int] | None:
     if user.is_superuser:
         return None
     if not hasattr(user, "_within_reach"):
-        bounds = OperatorBounds.objects.filter(operator_id=user.pk).first()
-        user._within_reach = frozenset(bounds.tenants.values_list("pk", flat=True)) if bounds else None
+        # One row without a tenant: bound to none.
+        rows = OperatorBounds.objects.filter(operator_id=user.pk).values_list("tenants", flat=True)
+        bound = list(rows)
+        user._within_reach = frozenset(bound) - {None} if bound else None
     within: frozenset[int] | None = user._within_reach
     return within
 
@@ -30,3 +43,42 @@ def is_within_reach(user: Any, tenant_id: int | None) -> bool:
     """Whether ``user`` may see and act on what belongs to the tenant. None: what belongs to the installation."""
     within = tenants_within_reach(user)
     return within is None or tenant_id in within
+
+
+def form_within_reach(user: Any, form: type[F]) -> type[F]:
+    """``form`` with those tenants alone to choose from that ``user`` reaches; another one's id is no choice."""
+    if tenants_within_reach(user) is None:
+        return form
+
+    class Held(form):  # type: ignore[valid-type, misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            for field in self.fields.values():
+                rows = getattr(field, "queryset", None)
+                if rows is not None and rows.model is Tenant:
+                    field.queryset = held_to_reach(user, rows, tenant="pk")
+
+    Held.__name__ = form.__name__
+    return Held
+
+
+class BoundBackend(ModelBackend):
+    """Django's, but of a bound operator only those rights count that are over tenants and what belongs to them."""
+
+    def _get_user_permissions(self, user_obj: Any) -> QuerySet[Permission]:
+        return _that_count(user_obj, super()._get_user_permissions(user_obj))  # type: ignore[misc]
+
+    def _get_group_permissions(self, user_obj: Any) -> QuerySet[Permission]:
+        return _that_count(user_obj, super()._get_group_permissions(user_obj))  # type: ignore[misc]
+
+
+def _that_count(user: Any, rights: QuerySet[Permission]) -> QuerySet[Permission]:
+    if tenants_within_reach(user) is None:
+        return rights
+    over = Q()
+    for model, page in admin.site._registry.items():
+        if getattr(page, "tenant_path", None):
+            over |= Q(
+                content_type__app_label=model._meta.app_label, content_type__model=model._meta.model_name
+            )
+    return rights.filter(over).exclude(codename=_BEYOND) if over else rights.none()

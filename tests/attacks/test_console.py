@@ -25,6 +25,8 @@ pytestmark = pytest.mark.django_db
 PASSWORD = "correct-horse-battery-staple"
 #: What a browser sends for an operator's page; a tick that is not sent is a tick taken away.
 PAGE = {
+    "bounds-TOTAL_FORMS": "0",
+    "bounds-INITIAL_FORMS": "0",
     "is_active": "on",
     "date_joined_0": "2030-01-01",
     "date_joined_1": "00:00:00",

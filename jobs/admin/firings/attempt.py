@@ -37,6 +37,7 @@ def _uuid_of_version_7(text: str) -> UUID | None:
 
 @admin.register(Attempt)
 class AttemptAdmin(ReadOnlyAdmin):
+    tenant_path = "tenant_id"
     list_display = ("started", "shown_state", "number", "trigger_cell", "worker", "took", "error", "http")
     list_filter = (("state", ChoicesDropdownFilter), CreatedWithin)
     search_fields = ("id",)

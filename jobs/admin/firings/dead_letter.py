@@ -67,6 +67,7 @@ class DeadLetterChangeList(UncountedChangeList):
 class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     """Registered by ``TriggerAdmin``, which gives it its URLs."""
 
+    tenant_path = "tenant_id"
     list_display = ("firing", "shown_reason", "job_cell", "tenant", "job_type", "attempt_count", "error")
     list_filter = (ReasonFilter, JobTypeFilter, ("tenant", AutocompleteSelectFilter), CreatedWithin)
     search_fields = ("id",)

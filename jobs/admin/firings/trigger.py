@@ -41,6 +41,7 @@ MAX_ATTEMPTS_SHOWN = 100
 
 @admin.register(Trigger)
 class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
+    tenant_path = "tenant_id"
     list_display = ("firing", "shown_state", "job_cell", "tenant", "job_type", "attempt_count", "waited")
     list_filter = (
         ("state", ChoicesDropdownFilter),

@@ -27,6 +27,7 @@ from jobs.core.states import JobStatus
 from jobs.models import Job
 from jobs.shapes.schedule import COMMON, OWN
 from tenants.clock import DatabaseNow
+from tenants.console.reach import form_within_reach
 
 
 class DeletedFilter(DropdownFilter):
@@ -44,6 +45,7 @@ class DeletedFilter(DropdownFilter):
 
 @admin.register(Job)
 class JobAdmin(JobButtons, UncountedAdmin):
+    tenant_path = "tenant_id"
     list_display = (
         "name",
         "shown_status",
@@ -88,7 +90,7 @@ class JobAdmin(JobButtons, UncountedAdmin):
     def get_form(
         self, request: HttpRequest, obj: Job | None = None, change: bool = False, **kwargs: Any
     ) -> type[ModelForm]:
-        return JobForm
+        return form_within_reach(request.user, JobForm)
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
         if obj is not None and not self.has_change_permission(request, obj):

@@ -35,6 +35,7 @@ class UnfinishedFilter(DropdownFilter):
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
+    tenant_path = "tenant_id"
     list_display = ("begun", "what", "tenant", "status", "done", "refused", "shown_filter")
     list_filter = (UnfinishedFilter, CreatedWithin)
     search_help_text = "Exact id of an operation"

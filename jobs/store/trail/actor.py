@@ -31,6 +31,8 @@ WATCHED = (
     "auth_user_groups",
     "auth_user_user_permissions",
     "auth_group_permissions",
+    "tenants_operatorbounds",
+    "tenants_operatorbounds_tenants",
     "jobs_installation",
     "jobs_operation",
     "jobs_targetrule",

@@ -1,0 +1,33 @@
+"""Bounds on an operator's page: set by those who may change them, for others, and never for oneself."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from unfold.admin import StackedInline
+
+from tenants.models import OperatorBounds
+
+
+class BoundsInline(StackedInline):
+    """No row: every tenant. A row that names none: no tenant."""
+
+    model = OperatorBounds
+    autocomplete_fields = ("tenants",)
+    extra = 0
+    max_num = 1
+    verbose_name = "bounds"
+    verbose_name_plural = "Bounds: the tenants that this operator sees and acts on (without bounds: all)"
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_set(request, obj) and super().has_add_permission(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_set(request, obj) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may_set(request, obj) and super().has_delete_permission(request, obj)
+
+
+def _may_set(request: HttpRequest, operator: Any) -> bool:
+    return not isinstance(operator, User) or operator.pk != request.user.pk
