@@ -11,12 +11,16 @@ from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any
 
+from django.conf import settings
+from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.json import dumps
 
-from jobs.telemetry import get_logger, shape_of
+from jobs.telemetry import Outage, get_logger, shape_of
 
 log = get_logger()
+_outage = Outage("broker away")
+_PATIENCE_SECONDS = 2
 #: What the loop should know already is told to it again this often: a socket may have got the number of one that the
 #: loop was not told is closed, and the system forgets a closed one.
 REPEAT_SECONDS = 1.0
@@ -113,3 +117,21 @@ def use_for_redis() -> None:
     """Make it the transport of ``redis://`` and ``rediss://`` in this process. May be repeated."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"
+
+
+def broker_answers() -> bool:
+    """Whether a connection to the broker can be made, within two seconds or so."""
+    options = dict(getattr(settings, "CELERY_BROKER_TRANSPORT_OPTIONS", {}))
+    if "socket_timeout" in options:
+        options |= {"socket_timeout": _PATIENCE_SECONDS, "socket_connect_timeout": _PATIENCE_SECONDS}
+    broker = Connection(
+        settings.CELERY_BROKER_URL, connect_timeout=_PATIENCE_SECONDS, transport_options=options
+    )
+    try:
+        with broker:
+            broker.connect()
+    except (*broker.connection_errors, *broker.channel_errors, OSError) as error:
+        _outage.failed(type(error)())
+        return False
+    _outage.over()
+    return True

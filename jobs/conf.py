@@ -117,6 +117,12 @@ class EngineSettings(BaseSettings):
     history_days: int = Field(90, ge=1, le=3650)
     audit_days: int = Field(400, ge=1, le=3650, description="How long the audit trail is kept.")
 
+    lag_warn_seconds: float = Field(
+        10,
+        ge=0.1,
+        le=86_400,
+        description="How late a due trigger may be before the console's overview says so.",
+    )
     metrics_tenants: int = Field(
         20, ge=0, le=1000, description="Tenants, the busiest, with series of their own in /metrics."
     )

@@ -19,6 +19,7 @@ from celery.signals import (
     worker_shutdown,
     worker_shutting_down,
 )
+from celery.worker import state
 from kombu import Queue
 
 from jobs.broker import use_for_redis
@@ -178,7 +179,10 @@ def _say_that_we_are_there(sender: Any, **_: Any) -> None:
     def status() -> WorkerStatus | None:
         if sender.connection is None and not without_broker:
             return None
-        return WorkerStatus(list(sender.app.amqp.queues.consume_from), sender.controller.concurrency)
+        slots: int = sender.controller.concurrency
+        # A message that was taken ahead counts as active to a pool of threads.
+        busy = min(len(state.active_requests), slots)
+        return WorkerStatus(list(sender.app.amqp.queues.consume_from), slots, busy)
 
     presence = Presence(name=sender.hostname, status=status)
     worker_shutting_down.connect(lambda **_: presence.leave(), weak=False)

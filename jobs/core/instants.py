@@ -44,3 +44,13 @@ def parse_instant(text: object) -> datetime:
         return datetime.fromisoformat(match[0].upper())
     except ValueError as error:
         raise InvalidInput({"": f"Is no time that exists: {error}."}) from None
+
+
+def span(duration: timedelta) -> str:
+    """``350 ms``, ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``9 d 4 h``: two units at most, rounded down."""
+    if duration < timedelta(seconds=1):
+        return f"{max(0, duration // timedelta(milliseconds=1))} ms"
+    whole = int(duration.total_seconds())
+    parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    first = next(index for index, (number, _) in enumerate(parts) if number)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)

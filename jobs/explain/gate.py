@@ -1,10 +1,12 @@
 """A gate between a trigger and running, and the words in which gates speak."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
-from jobs.core.instants import instant_text
+from jobs.core.instants import instant_text, span
+
+__all__ = ("Gate", "counted", "moment", "span")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,6 @@ class Gate:
 def moment(instant: datetime) -> str:
     """``2030-01-31T02:00:00Z``; parts of a second only where there are some, to the millisecond."""
     return instant_text(instant, timespec="milliseconds" if instant.microsecond >= 1000 else "seconds")
-
-
-def span(duration: timedelta) -> str:
-    """``350 ms``, ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``9 d 4 h``: two units at most, rounded down."""
-    if duration < timedelta(seconds=1):
-        return f"{max(0, duration // timedelta(milliseconds=1))} ms"
-    whole = int(duration.total_seconds())
-    parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
-    first = next(index for index, (number, _) in enumerate(parts) if number)
-    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number)
 
 
 def counted(number: int, noun: str, *, most: int | None = None) -> str:

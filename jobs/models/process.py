@@ -45,12 +45,14 @@ class Worker(models.Model):
 
     For people, for ``explain``, and for beats that would spare the broker what nobody takes: nothing that must be true
     depends on it. Triggers are recovered by their leases. ``process`` tells apart two workers that were given one name.
+    ``busy`` of its processes or threads were at work then; null: it does not tell.
     """
 
     name = models.CharField(max_length=200, primary_key=True)
     queues = ArrayField(models.CharField(max_length=80))
     concurrency = models.PositiveIntegerField()
     process = models.CharField(max_length=32, default="", db_default="")
+    busy = models.PositiveIntegerField(null=True)
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -67,6 +69,7 @@ class Worker(models.Model):
 class Clock(models.Model):
     """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
     ``within_seconds``. Of a beat ``rate_limit_bypassed`` counts firings that it rated alone, as Redis was away.
+    ``version`` is Carillon's, as the process runs it.
 
     For people: no process clock decides anything.
     """
@@ -75,6 +78,7 @@ class Clock(models.Model):
     offset_seconds = models.FloatField()
     within_seconds = models.FloatField()
     rate_limit_bypassed = models.BigIntegerField(default=0, db_default=0)
+    version = models.CharField(max_length=32, blank=True, default="", db_default="")
     measured_at = models.DateTimeField()
 
     class Meta:

@@ -59,7 +59,9 @@ for _kind in KINDS:
 
 
 class ActivityMinute(Activity):
-    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036)."""
+    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036); those
+    that tell of trouble are found by an index of their own (migration 0060; store/sql/overview.sql: troubles).
+    """
 
     pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
     minute = models.DateTimeField()

@@ -1,96 +1,154 @@
-"""The console's first page: who leads, what is in flight, what is due, what died lately.
+"""The console's first page: whether all is well, and if not, why; then tenants, job types and processes, worst first.
 
-Every figure is a bounded read of an index; one that reaches its bound is shown as such ("1,000+"), never guessed. Each
-is shown only to those who may see the rows behind it.
+The figures are those of ``jobs.explain.wellbeing``, kept for some seconds. The page fetches them again and again as a
+fragment; read without JavaScript it shows them once. Each part is shown only to those who may see the rows behind it,
+and of tenants only those within the operator's reach.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 
+from jobs.admin.overview.links import PLAYBOOKS, Links
+from jobs.admin.overview.rows import beat_rows, clock_rows, tenant_rows, type_rows
 from jobs.admin.shared.cells import flower_url, instant_text
-from jobs.core.states import PHASES, TriggerState
-from jobs.models import Lease, Trigger
-from jobs.models.fields import first_id_since
-from jobs.models.trigger import DEAD_LETTERS, DISPATCHABLE
-from jobs.store.insight import clocks, workers
-from tenants.clock import database_now
+from jobs.admin.shared.pages import ConsolePage
+from jobs.core.judgement import Figures, LeaderFigures, Reason, Verdict, WorkerFigures, judge
+from jobs.explain.wellbeing import wellbeing
+from tenants.console.reach import tenants_within_reach
 
-MAX_COUNTED = 1000
-MAX_CLOCKS = 20
-LATELY = timedelta(hours=24)
+#: The worst reason stands in the sentence, so many more below it.
+MAX_REASONS = 12
+#: For so long it is told what is over, to so many askers.
+TOLD_FOR = timedelta(minutes=10)
+MAX_ASKERS = 100
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Unfold's ``DASHBOARD_CALLBACK``: adds what ``templates/admin/index.html`` shows."""
-    now = database_now()
-    user: Any = request.user
-    context |= {"title": "Overview", "now": instant_text(now), "flower_url": flower_url()}
-    if user.has_perm("jobs.view_lease"):
-        context |= {"leader": leader(now), "clocks": clock_rows()}
-    if user.has_perm("jobs.view_trigger"):
-        present = workers.present()
-        dead = Trigger.objects.filter(DEAD_LETTERS, id__gte=first_id_since(now - LATELY))
-        context |= {
-            "in_flight": in_flight(present),
-            "shared_names": workers.shared_names(present),
-            "due": bounded_count(Trigger.objects.filter(DISPATCHABLE, due_at__lte=now)),
-            "dead": bounded_count(dead),
-        }
-    return context
+    return context | {"title": "Overview", "flower_url": flower_url()} | figures_for(request.user)
 
 
-def leader(now: datetime) -> dict[str, Any] | None:
-    """Who leads, or that nobody does since a lease ran out; None: no beat has ever led."""
-    lease = Lease.objects.first()
-    if lease is None:
-        return None
-    leads = lease.expires_at > now
+class OverviewFigures(ConsolePage):
+    """What of the first page is fetched again and again. Whoever is signed in may: it shows them what they may see."""
+
+    title = "Overview"
+    permission = ""
+    template_name = "admin/overview/figures.html"
+
+    def is_permitted(self, request: HttpRequest) -> bool:
+        return True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        # A fragment has no sidebar, whose links cost more than all figures together.
+        return kwargs | figures_for(self.request.user)
+
+
+class Aftermath:
+    """What was wrong until lately, as far as this process was asked, by who asked: so that the end of it is told."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[str, datetime]] = {}
+
+    def of(self, asker: Hashable, verdict: Verdict, at: datetime) -> str:
+        """What ended; empty while something is wrong, and some minutes after it ended."""
+        if verdict.reasons:
+            if len(self._last) >= MAX_ASKERS:
+                self._last.clear()
+            self._last[asker] = (verdict.reasons[0].text, at)
+            return ""
+        text, ended_at = self._last.get(asker, ("", at))
+        if not text or at - ended_at > TOLD_FOR:
+            return ""
+        return f"Over since {ended_at:%H:%M:%S}: {text}."
+
+    def forget(self) -> None:
+        self._last.clear()
+
+
+aftermath = Aftermath()
+
+
+def figures_for(user: Any) -> dict[str, Any]:
+    """What the first page shows ``user``; nothing without a permission to look."""
+    work, engine = user.has_perm("jobs.view_trigger"), user.has_perm("jobs.view_lease")
+    if not (work or engine):
+        return {}
+    within = tenants_within_reach(user)
+    found, links = wellbeing.look(within), Links(user)
+    verdict = judge(shown_to(found.figures, work=work, engine=engine, bound=within is not None))
+    over = aftermath.of((within, work, engine), verdict, found.at)
+    shown: dict[str, Any] = {
+        "over": over and _with_code(over),
+        "now": instant_text(found.at),
+        "verdict": verdict,
+        "level": verdict.level.name.lower(),
+        "sentence": _with_code(verdict.sentence),
+        "reasons": [_reason(reason, links) for reason in verdict.reasons[:MAX_REASONS]],
+        "more_reasons": max(0, len(verdict.reasons) - MAX_REASONS),
+    }
+    if work:
+        shown |= {"tenants": tenant_rows(found, links), "types": type_rows(found, links)}
+    if engine and within is None:
+        shown |= {"beats": beat_rows(found), "clocks": clock_rows(found)}
+    return shown
+
+
+def shown_to(figures: Figures, *, work: bool, engine: bool, bound: bool) -> Figures:
+    """The figures without those that the user may not see; they then give no reason either.
+
+    ``work``: triggers; ``engine``: leases and processes; ``bound``: to some tenants, and so not what concerns the
+    installation as a whole. ``figures`` count within reach alone as it is.
+    """
+    if not work:
+        figures = replace(figures, types={}, tenants=(), missed={}, lost={})
+    if not engine or bound:
+        blank = Figures()
+        figures = replace(
+            figures,
+            clocks=blank.clocks,
+            bypassed=blank.bypassed,
+            shared_names=blank.shared_names,
+            partitions=blank.partitions,
+            open_breakers=blank.open_breakers,
+            paused_targets=blank.paused_targets,
+            feed_lag_seconds=blank.feed_lag_seconds,
+            past_retention=blank.past_retention,
+            connections=blank.connections,
+            leader=_nameless(figures.leader),
+            workers=tuple(_unnamed(worker) for worker in figures.workers),
+        )
+    return figures
+
+
+def _nameless(leader: LeaderFigures | None) -> LeaderFigures | None:
+    return leader and replace(leader, holder="")
+
+
+def _unnamed(worker: WorkerFigures) -> WorkerFigures:
+    return replace(worker, name="")
+
+
+def _reason(reason: Reason, links: Links) -> dict[str, Any]:
+    text = reason.text[0].upper() + reason.text[1:]
     return {
-        "holder": lease.holder if leads else "nobody",
-        "term": lease.term,
-        "leads": leads,
-        "expires": instant_text(lease.expires_at),
+        "level": reason.level.name.lower(),
+        "text": _with_code(text),
+        "url": links.of(reason),
+        "playbook": f"{PLAYBOOKS}/{reason.playbook}.md",
     }
 
 
-def clock_rows() -> list[dict[str, Any]]:
-    """The clocks of beats and workers against the database's, those furthest off first."""
-    return [
-        {
-            "name": row.name,
-            "offset": f"{row.offset_seconds:+.3f} s",
-            "far": abs(row.offset_seconds) - row.within_seconds > clocks.TOLERATED_SECONDS,
-        }
-        for row in clocks.present(limit=MAX_CLOCKS)
+def _with_code(text: str) -> SafeString:
+    """Names in backticks as code."""
+    parts = text.split("`")
+    shown = [
+        format_html("<code>{}</code>", part) if nth % 2 and nth < len(parts) - 1 else conditional_escape(part)
+        for nth, part in enumerate(parts)
     ]
-
-
-def in_flight(present: Sequence[Any]) -> list[dict[str, Any]]:
-    """Queued and running triggers by job type, and the workers that take from its queue.
-
-    Read from the partial index that dispatch itself counts with: their number is bounded by what dispatch may publish,
-    not by the table.
-    """
-    flying = Trigger.objects.filter(phase=PHASES[TriggerState.RUNNING]).order_by()
-    queued, running = Q(state=TriggerState.QUEUED), Q(state=TriggerState.RUNNING)
-    counted = flying.values("job_type").annotate(
-        queued=Count("pk", filter=queued), running=Count("pk", filter=running)
-    )
-    rows = {row["job_type"]: row for row in counted}
-    serving = Counter(queue.removeprefix("jobs.") for worker in present for queue in worker.queues)
-    idle = {"queued": 0, "running": 0}
-    return [
-        {"job_type": name, "workers": serving[name]} | rows.get(name, idle)
-        for name in sorted(rows.keys() | serving.keys())
-    ]
-
-
-def bounded_count(rows: QuerySet[Any]) -> str:
-    """How many rows there are, as far as ``MAX_COUNTED``."""
-    count = len(rows.order_by().values_list("pk", flat=True)[: MAX_COUNTED + 1])
-    return f"{MAX_COUNTED:,}+" if count > MAX_COUNTED else str(count)
+    return mark_safe("".join(shown))  # noqa: S308

@@ -23,9 +23,12 @@ class ConsolePage(TemplateView):
         return admin.site.admin_view(super().as_view(**initkwargs))
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if not request.user.has_perm(self.permission):  # type: ignore[union-attr]
+        if not self.is_permitted(request):
             raise PermissionDenied
         return super().dispatch(request, *args, **kwargs)
+
+    def is_permitted(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm(self.permission))  # type: ignore[union-attr]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(

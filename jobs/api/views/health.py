@@ -7,20 +7,16 @@ two seconds at most. The database is asked for the time, which tells how far off
 import socket
 
 import psycopg
-from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
-from kombu import Connection
 
 from jobs import limits
 from jobs.api.problems import without_line
+from jobs.broker import broker_answers
+from jobs.explain.wellbeing import limits_exist
 from jobs.store import db
-from jobs.store.dispatch import targets
 from jobs.store.insight.clocks import Asking, Drift, Reading
-from jobs.telemetry import Outage
-from tenants.models import ApiKey, Tenant
 
-_broker = Outage("broker away")
 _PATIENCE_SECONDS = 2
 _drift = Drift(name=f"web@{socket.gethostname()}")
 
@@ -39,9 +35,7 @@ def readyz(_: HttpRequest) -> JsonResponse:
     clock, broker = database_answers(), broker_answers()
     if clock:
         _drift.note(clock)
-    rates = (
-        clock is None or not _limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
-    )
+    rates = clock is None or not limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
     status = "ok" if clock and broker and rates else "degraded" if clock else "unavailable"
     report = {
         "status": status,
@@ -53,15 +47,6 @@ def readyz(_: HttpRequest) -> JsonResponse:
     if not rates:
         report["reason"] = limits.ALONE
     return without_line(JsonResponse(report, status=200 if clock else 503))
-
-
-def _limits_exist() -> bool:
-    """Whether a tenant, a key or a host has a limit of its own; the one that all keys have guards against accidents."""
-    return bool(
-        any(rule.rate_per_second for rule in targets.rules())
-        or Tenant.objects.filter(rate_per_second__isnull=False).exists()
-        or ApiKey.objects.filter(rate_per_second__isnull=False).exists()
-    )
 
 
 def _word(answers: bool) -> str:
@@ -90,21 +75,3 @@ def database_answers() -> Reading | None:
     except psycopg.Error as error:
         db.note_away(error, what="readyz")
         return None
-
-
-def broker_answers() -> bool:
-    """Whether a connection to the broker can be made, within two seconds or so."""
-    options = dict(getattr(settings, "CELERY_BROKER_TRANSPORT_OPTIONS", {}))
-    if "socket_timeout" in options:
-        options |= {"socket_timeout": _PATIENCE_SECONDS, "socket_connect_timeout": _PATIENCE_SECONDS}
-    broker = Connection(
-        settings.CELERY_BROKER_URL, connect_timeout=_PATIENCE_SECONDS, transport_options=options
-    )
-    try:
-        with broker:
-            broker.connect()
-    except (*broker.connection_errors, *broker.channel_errors, OSError) as error:
-        _broker.failed(type(error)())
-        return False
-    _broker.over()
-    return True

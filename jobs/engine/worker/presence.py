@@ -27,10 +27,11 @@ ANNOUNCED_SECONDS = workers.ANNOUNCED_EVERY.total_seconds()
 
 
 class WorkerStatus(NamedTuple):
-    """What a worker takes from, with how many processes or threads."""
+    """What a worker takes from, with how many processes or threads, and how many of these are at work."""
 
     queues: Sequence[str]
     concurrency: int
+    busy: int | None = None
 
 
 class Presence:

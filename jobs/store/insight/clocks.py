@@ -17,6 +17,7 @@ from typing import Any
 
 from jobs.store import db
 from jobs.telemetry import get_logger
+from jobs.telemetry.release import release
 
 log = get_logger()
 _SQL = db.queries("clocks")
@@ -91,6 +92,7 @@ class Drift:
                 offset=last.offset_seconds if last else None,
                 within=last.within_seconds if last else None,
                 rate_limit_bypassed=self._rate_limit_bypassed(),
+                version=release(),
             )
         if last is None:
             self._due_at = 0.0  # nothing is on record yet: the next turn puts it there
@@ -117,6 +119,6 @@ class Drift:
 
 def present(*, limit: int = 1000) -> list[Any]:
     """The processes whose clocks are known, furthest off first: ``name``, ``offset_seconds``, ``within_seconds``,
-    ``rate_limit_bypassed``, ``measured_at``.
+    ``rate_limit_bypassed``, ``version``, ``measured_at``.
     """
     return _SQL["present"](silence=GONE_AFTER, limit=limit)

@@ -12,14 +12,22 @@ ANNOUNCED_EVERY = timedelta(seconds=10)
 GONE_AFTER = timedelta(seconds=30)
 
 
-def announce(*, name: str, queues: Sequence[str], concurrency: int, process: str = "") -> str | None:
-    """The worker ``name`` is there and takes from ``queues``. May be repeated.
+def announce(
+    *, name: str, queues: Sequence[str], concurrency: int, busy: int | None = None, process: str = ""
+) -> str | None:
+    """The worker ``name`` is there and takes from ``queues``; ``busy`` of its ``concurrency`` slots are at work. May be
+    repeated.
 
     Returns the process that announced the name last, if that was lately and another one: the worker's predecessor, or,
     when this process had announced the name before, a second worker of that name.
     """
     [row] = _SQL["announce"](
-        name=name, queues=sorted(queues), concurrency=concurrency, process=process, silence=GONE_AFTER
+        name=name,
+        queues=sorted(queues),
+        concurrency=concurrency,
+        busy=busy,
+        process=process,
+        silence=GONE_AFTER,
     )
     other: str | None = row.other
     return other
@@ -42,7 +50,9 @@ def leave(*, name: str, process: str = "") -> None:
 
 
 def present(*, limit: int = 1000) -> list[Any]:
-    """The workers that are there, by name: rows of name, process, queues, concurrency and seen_at."""
+    """The workers that are there, by name: rows of name, process, queues, concurrency, busy, seen_at and
+    silent_seconds.
+    """
     return _SQL["present"](silence=GONE_AFTER, limit=limit)
 
 

@@ -13,12 +13,12 @@ WITH gone AS (
 ), known AS (
     UPDATE jobs_clock SET
         offset_seconds = %(offset)s, within_seconds = %(within)s, rate_limit_bypassed = %(rate_limit_bypassed)s,
-        measured_at = carillon_clock()
+        version = %(version)s, measured_at = carillon_clock()
     WHERE %(offset)s::float IS NOT NULL
       AND name = ANY(ARRAY(SELECT name FROM jobs_clock WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED))
 ), noted AS (
-    INSERT INTO jobs_clock (name, offset_seconds, within_seconds, rate_limit_bypassed, measured_at)
-    SELECT %(name)s, %(offset)s, %(within)s, %(rate_limit_bypassed)s, carillon_clock()
+    INSERT INTO jobs_clock (name, offset_seconds, within_seconds, rate_limit_bypassed, version, measured_at)
+    SELECT %(name)s, %(offset)s, %(within)s, %(rate_limit_bypassed)s, %(version)s, carillon_clock()
     WHERE %(offset)s::float IS NOT NULL AND NOT EXISTS (SELECT FROM jobs_clock WHERE name = %(name)s)
     ON CONFLICT (name) DO NOTHING
 )
@@ -26,8 +26,8 @@ SELECT carillon_clock() AS at;
 
 -- name: present
 -- The processes whose clocks were measured lately, those that are furthest off first.
--- returns: name, offset_seconds, within_seconds, rate_limit_bypassed, measured_at
-SELECT name, offset_seconds, within_seconds, rate_limit_bypassed, measured_at FROM jobs_clock
+-- returns: name, offset_seconds, within_seconds, rate_limit_bypassed, version, measured_at
+SELECT name, offset_seconds, within_seconds, rate_limit_bypassed, version, measured_at FROM jobs_clock
 WHERE measured_at > carillon_now() - %(silence)s::interval
 ORDER BY abs(offset_seconds) DESC, name
 LIMIT %(limit)s;

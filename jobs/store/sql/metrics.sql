@@ -113,17 +113,23 @@ GROUP BY job_type, cause;
 
 -- name: queues
 -- What dispatchers know of each queue.
--- returns: job_type, window, rate, paused (0 or 1)
-SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused FROM jobs_queue;
+-- returns: job_type, window, rate, paused (0 or 1), for how long, by whom and why, and the operators' cap
+SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused,
+       greatest(0, extract(epoch FROM carillon_now() - paused_at))::float AS paused_seconds, paused_by, pause_reason,
+       max_in_flight
+FROM jobs_queue;
 
 -- name: levers
 -- Whether an operator stopped dispatch, how many rules pause targets, and how many circuit breakers are open, up to
 -- %(limit)s.
 -- index: primary key, breaker_not_closed
--- returns: stopped, paused_targets, open_breakers
-SELECT EXISTS (SELECT FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) AS stopped,
+-- returns: stopped, for how long, by whom and why; paused_targets, open_breakers
+SELECT stop.seconds IS NOT NULL AS stopped, stop.seconds AS stopped_seconds, stop.stopped_by, stop.stop_reason,
        (SELECT count(*) FROM jobs_targetrule WHERE paused_at IS NOT NULL) AS paused_targets,
-       (SELECT count(*) FROM (SELECT FROM jobs_breaker WHERE state <> 'closed' LIMIT %(limit)s) b) AS open_breakers;
+       (SELECT count(*) FROM (SELECT FROM jobs_breaker WHERE state <> 'closed' LIMIT %(limit)s) b) AS open_breakers
+FROM (SELECT) one LEFT JOIN (
+    SELECT greatest(0, extract(epoch FROM carillon_now() - stopped_at))::float AS seconds, stopped_by, stop_reason
+    FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) stop ON true;
 
 -- name: leases
 -- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).

@@ -14,10 +14,10 @@ WITH gone AS (
     SELECT process FROM jobs_worker
     WHERE name = %(name)s AND process <> %(process)s AND seen_at > carillon_clock() - %(silence)s::interval
 )
-INSERT INTO jobs_worker AS w (name, queues, concurrency, process, seen_at)
-VALUES (%(name)s, %(queues)s::text[], %(concurrency)s, %(process)s, carillon_clock())
+INSERT INTO jobs_worker AS w (name, queues, concurrency, busy, process, seen_at)
+VALUES (%(name)s, %(queues)s::text[], %(concurrency)s, %(busy)s, %(process)s, carillon_clock())
 ON CONFLICT (name) DO UPDATE SET
-    queues = excluded.queues, concurrency = excluded.concurrency, process = excluded.process,
+    queues = excluded.queues, concurrency = excluded.concurrency, busy = excluded.busy, process = excluded.process,
     seen_at = excluded.seen_at
 RETURNING (SELECT process FROM other) AS other;
 
@@ -29,8 +29,10 @@ DELETE FROM jobs_worker WHERE name = %(name)s AND process = %(process)s;
 
 -- name: present
 -- The workers heard of lately, by name.
--- returns: name, process, queues, concurrency, seen_at
-SELECT name, process, queues, concurrency, seen_at FROM jobs_worker
+-- returns: name, process, queues, concurrency, busy, seen_at, and for how long it has been silent
+SELECT name, process, queues, concurrency, busy, seen_at,
+       greatest(0, extract(epoch FROM carillon_now() - seen_at))::float AS silent_seconds
+FROM jobs_worker
 WHERE seen_at > carillon_now() - %(silence)s::interval
 ORDER BY name
 LIMIT %(limit)s;

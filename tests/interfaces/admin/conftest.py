@@ -1,11 +1,12 @@
 """Who uses the console, and what it shows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from jobs.explain.wellbeing import wellbeing
 from tests.interfaces.admin.world import World, signed_in
 
 
@@ -26,3 +27,13 @@ def staff() -> Callable[..., Client]:
     """``staff("view_job")`` is logged in with those permissions and no others."""
 
     return signed_in
+
+
+@pytest.fixture(autouse=True)
+def looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The overview keeps no figures of another test, and asks no broker."""
+    monkeypatch.setattr(wellbeing, "broker", lambda: True)
+    monkeypatch.setattr(wellbeing, "rates", lambda: True)
+    wellbeing.forget()
+    yield
+    wellbeing.forget()

@@ -1,17 +1,13 @@
-"""The operators' console: who may see which page, and the first one."""
+"""The operators' console: who may see which page. The first one: ``test_overview``."""
 
-import re
 from collections.abc import Callable
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from jobs.models import Job, Lease
-from jobs.store.insight import clocks, workers
-from tests import factories
+from jobs.models import Job
 from tests.interfaces.admin.world import CONFIRMED, NOBODYS, PAGES, World
 
 pytestmark = pytest.mark.django_db
@@ -64,59 +60,3 @@ class TestPages:
             assert page.status_code == 302
             button = reverse("admin:jobs_job_pause", args=[object_id])
             assert operator.post(button, CONFIRMED).status_code == 404
-
-
-class TestDashboard:
-    def test_says_who_leads_and_what_waits(self, world: World, operator: Client) -> None:
-        factories.make_trigger(world.job, "queued")
-        factories.make_trigger(world.job, "pending")
-        text = operator.get(reverse("admin:index")).content.decode()
-        assert "beat-1" in text
-        assert "term 7" in text
-        assert re.search(r"noop</td>\s*<td[^>]*>1</td>\s*<td[^>]*>0</td>", text)
-
-    def test_says_how_many_workers_take_from_each_queue(self, world: World, operator: Client) -> None:
-        factories.make_trigger(world.job, "queued")
-        workers.announce(name="w1", queues=["jobs.noop", "jobs.webhook"], concurrency=4)
-        workers.announce(name="w2", queues=["jobs.webhook"], concurrency=4)
-        text = operator.get(reverse("admin:index")).content.decode()
-        rows = re.findall(r"<tr><td[^>]*>([a-z]+)</td>" + r"<td[^>]*>(\d+)</td>" * 3, text)
-        assert rows == [("noop", "1", "0", "1"), ("webhook", "0", "0", "2")]
-
-    def test_names_workers_that_share_a_name(self, world: World, operator: Client) -> None:
-        url = reverse("admin:index")
-        workers.announce(name="celery@host", queues=["jobs.noop"], concurrency=4, process="7-a")
-        assert "share a name" not in operator.get(url).content.decode()
-        twin = workers.own_name("celery@host", "8-b")
-        workers.announce(name=twin, queues=["jobs.noop"], concurrency=4, process="8-b")
-        page = operator.get(url).content.decode()
-        assert "share a name" in page
-        assert "celery@host" in page
-
-    def test_says_how_far_off_clocks_are(self, world: World, operator: Client) -> None:
-        for name, ahead in (("beat@a:1", 0.0), ("w1@b", -300.0)):
-            drift = clocks.Drift(name=name, clock=lambda ahead=ahead: factories.now().timestamp() + ahead)
-            drift.measure_if_due()
-            drift.measure_if_due()
-        text = operator.get(reverse("admin:index")).content.decode()
-        rows = re.findall(
-            r"<td[^>]*>(beat@a:1|w1@b)</td><td[^>]*>([+-]\d+\.\d+) s</td><td[^>]*>([^<]*)</td>", text
-        )
-        # On a busy machine seconds may lie between asking for the time and using it.
-        assert [(name, round(float(offset), -2), note) for name, offset, note in rows] == [
-            ("w1@b", -300, "too far off"),
-            ("beat@a:1", 0, ""),
-        ]
-
-    def test_a_lease_that_ran_out_is_nobodys(self, world: World, operator: Client) -> None:
-        Lease.objects.update(expires_at=factories.now() - timedelta(seconds=1))
-        text = operator.get(reverse("admin:index")).content.decode()
-        assert "beat-1" not in text
-        assert re.search(r"nobody\s*</\w+>\s*<p>term 7, expired", text)
-
-    def test_shows_no_figures_to_whom_the_rows_are_closed(
-        self, world: World, staff: Callable[..., Client]
-    ) -> None:
-        text = staff().get(reverse("admin:index")).content.decode()
-        assert "beat-1" not in text
-        assert "In flight" not in text

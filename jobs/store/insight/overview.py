@@ -1,0 +1,126 @@
+"""What the console's first page reads: one bounded look at what is in flight, due, late and went wrong, by tenant.
+
+Lanes are walked so many at a time: with more of them than ``MAX_LANES`` each look goes on where the last one ended, and
+goes by what earlier ones found of the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from jobs.store import db, partitions
+from jobs.store.history import first_id_within
+from jobs.store.insight import clocks, workers
+from jobs.store.insight.metrics import MAX_AHEAD, MAX_BREAKERS, MAX_LEASES, MAX_OLDEST
+
+_SQL = db.queries("overview")
+_METRICS = db.queries("metrics")
+_SWEEP = db.queries("dispatch")["sweep"]
+MAX_LANES = 1_000
+#: So many rows of what is in flight, and so many minutes that went wrong, of a tenant and type each.
+MAX_IN_FLIGHT, MAX_TROUBLES = 1_000, 2_000
+#: What is due is counted up to this in each lane.
+MAX_DUE = 1_000
+
+
+class Lane(NamedTuple):
+    tenant_id: int
+    job_type: str
+    priority: int
+
+
+_START = Lane(-1, "", 0)
+
+
+class Lanes:
+    """When the first trigger of each lane falls due, as far as it is known."""
+
+    def __init__(self) -> None:
+        self._known: dict[Lane, tuple[datetime, int]] = {}
+        self._from = _START
+        self._round = 0
+
+    def look(self, *, limit: int = MAX_LANES) -> dict[Lane, datetime]:
+        """Walk on. Lanes that a whole round did not meet are forgotten."""
+        rows = _SWEEP(
+            tenant_id=self._from.tenant_id,
+            job_type=self._from.job_type,
+            priority=self._from.priority,
+            limit=limit,
+        )
+        found = {Lane(row.tenant_id, row.job_type, row.priority): row.floor for row in rows}
+        self._known |= {lane: (floor, self._round) for lane, floor in found.items()}
+        if len(rows) == limit:
+            self._from = next(reversed(found))
+        else:
+            self._known = {lane: seen for lane, seen in self._known.items() if seen[1] == self._round}
+            self._from, self._round = _START, self._round + 1
+        return {lane: floor for lane, (floor, _) in self._known.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Rows of ``sql/overview.sql`` and ``metrics.sql``. ``cut``: tenants with little in flight are left out."""
+
+    in_flight: list[Any]
+    cut: bool
+    troubles: list[Any]
+    queues: list[Any]
+    levers: Any
+    leases: list[Any]
+    clocks: list[Any]
+    workers: list[Any]
+
+
+def look(tenant_ids: Sequence[int] | None) -> Seen:
+    """``tenant_ids``: whose triggers are looked at; None: all tenants'. Raises one of ``db.DISCONNECTED``."""
+    ids = None if tenant_ids is None else list(tenant_ids)
+    in_flight = _SQL["in_flight"](tenant_ids=ids, limit=MAX_IN_FLIGHT)
+    return Seen(
+        in_flight=in_flight,
+        cut=len(in_flight) == MAX_IN_FLIGHT,
+        troubles=_SQL["troubles"](tenant_ids=ids, limit=MAX_TROUBLES),
+        queues=_METRICS["queues"](),
+        levers=_METRICS["levers"](limit=MAX_BREAKERS)[0],
+        leases=_METRICS["leases"](limit=MAX_LEASES),
+        clocks=clocks.present(),
+        workers=workers.present(),
+    )
+
+
+def count_due(lanes: Sequence[Lane]) -> dict[int, int]:
+    """What is due of these lanes, by tenant; up to ``MAX_DUE`` of each lane."""
+    counts: dict[int, int] = {}
+    if lanes:
+        rows = _SQL["due"](
+            tenant_ids=[lane.tenant_id for lane in lanes],
+            job_types=[lane.job_type for lane in lanes],
+            priorities=[lane.priority for lane in lanes],
+            limit=MAX_DUE,
+        )
+        for row in rows:
+            counts[row.tenant_id] = counts.get(row.tenant_id, 0) + row.count
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What changes slowly: what is late before it is due, retention, partitions, connections."""
+
+    ahead: Any
+    past_retention: int
+    partitions: list[Any]
+    connections: Any
+
+
+def upkeep(*, retention: timedelta) -> Upkeep:
+    [past] = _METRICS["past_retention"](
+        before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
+    )
+    return Upkeep(
+        ahead=_METRICS["ahead"](limit=MAX_AHEAD)[0],
+        past_retention=past.count,
+        partitions=_METRICS["partitions_ahead"](tables=[table.table for table in partitions.ALL]),
+        connections=_METRICS["connections"]()[0],
+    )
