@@ -47,6 +47,7 @@ MIDDLEWARE = [
     "scheduler_project.web.forwarded.believe_proxies",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
+    "scheduler_project.web.compression.CompressTexts",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -94,8 +95,14 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
-# Served straight from the packages: nothing to collect.
+# Served straight from the packages: nothing to collect. Browsers keep a file for a day; an address with another content
+# is another address, but for fonts, which stylesheets name by themselves.
 WHITENOISE_USE_FINDERS = True
+WHITENOISE_MAX_AGE = 86_400
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "scheduler_project.web.files.VersionedFiles"},
+}
 
 # Safe by default; CARILLON_HTTPS=1 adds what only makes sense behind TLS.
 X_FRAME_OPTIONS = "DENY"
@@ -181,9 +188,23 @@ UNFOLD = {
         }
     ],
     "SHOW_VIEW_ON_SITE": False,
-    "STYLES": [lambda request: static("console/console.css")],
+    # There is no other site: "/" leads here.
+    "SITE_URL": None,
+    "STYLES": [
+        lambda request: static("console/console.css"),
+        lambda request: static("console/people.css"),
+    ],
+    "SCRIPTS": [
+        lambda request: static("console/keyboard.js"),
+        lambda request: static("console/times.js"),
+        lambda request: static("console/copy.js"),
+    ],
     "DASHBOARD_CALLBACK": "jobs.admin.overview.page.dashboard",
-    "SIDEBAR": {"navigation": "jobs.admin.shared.navigation.navigation"},
+    "SIDEBAR": {
+        "navigation": "jobs.admin.shared.navigation.navigation",
+        "show_search": True,
+        "command_search": True,
+    },
 }
 
 METRICS_TOKEN = PLATFORM.metrics_token or ""

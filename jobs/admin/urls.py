@@ -2,8 +2,10 @@
 
 from django.urls import URLPattern, path
 
+from jobs.admin.find.page import FindPage
 from jobs.admin.overview.page import OverviewFigures
 
 urlpatterns: list[URLPattern] = [
     path("overview/figures/", OverviewFigures.as_view(), name="overview_figures"),
+    path("search/", FindPage.as_view(), name="find"),
 ]

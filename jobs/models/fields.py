@@ -1,7 +1,7 @@
 """What several models share: ids, times, and the bounds of stored times."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +25,12 @@ def new_ids(count: int) -> list[str]:
 def first_id_since(instant: datetime) -> UUID:
     """The smallest UUIDv7 that may have been made at ``instant`` or later (RFC 9562: 48 bits of milliseconds)."""
     return UUID(int=int(instant.timestamp() * 1000) << 80)
+
+
+def instant_of(made: UUID) -> datetime:
+    """When a UUIDv7 was made, to the millisecond, within the years that are stored."""
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(made.int >> 80, 2**42))
+    return min(max(instant, EARLIEST), LATEST)
 
 
 def times_in_range(*names: str) -> Q:

@@ -455,6 +455,12 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
         "limit": 10_000,
     },
+    "find.names": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "prefix": "bulk-1",
+        "beyond": "bulk-1" + chr(0x10FFFF),
+        "limit": 11,
+    },
     "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
     "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},

@@ -18,6 +18,7 @@ from jobs.admin.shared.cells import (
     coloured_label,
     duration_cell,
     flower_url,
+    id_cell,
     instant_cell,
     instant_text,
     job_link,
@@ -61,6 +62,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
             None,
             {
                 "fields": (
+                    "shown_id",
                     ("shown_state", "job_cell", "tenant"),
                     ("firing", "due", "shown_origin"),
                     ("shown_priority", "job_type", "job_version"),
@@ -130,6 +132,10 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     @admin.display(description="scheduled for")
     def firing(self, trigger: Trigger) -> str:
         return instant_cell(trigger.scheduled_for)
+
+    @admin.display(description="id")
+    def shown_id(self, trigger: Trigger) -> str:
+        return id_cell(trigger.id)
 
     @admin.display(description="state")
     def shown_state(self, trigger: Trigger) -> str:

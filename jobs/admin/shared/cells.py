@@ -161,3 +161,8 @@ def flower_url(celery_task_id: str = "") -> str:
 def result_url(celery_task_id: str) -> str:
     """The page of what Celery kept of a message: ``ResultAdmin`` finds it by the Celery task id."""
     return reverse("admin:django_celery_results_taskresult_change", args=[celery_task_id])
+
+
+def id_cell(object_id: object) -> SafeString:
+    """An id as it is, with a button that copies it (``copy.js``)."""
+    return format_html('<code data-copy style="overflow-wrap: anywhere">{}</code>', object_id)

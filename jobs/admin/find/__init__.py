@@ -1,0 +1,1 @@
+"""Find anything: the palette of Ctrl+K, and the page of it."""

@@ -1,0 +1,104 @@
+"""The console for all people: every page by axe-core, light and dark, wide and narrow; and what it loads from where."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from django.urls import reverse
+from selenium.webdriver import Chrome
+from selenium_axe_python import Axe
+
+from jobs.admin.urls import urlpatterns
+from tests.browser.chromium import HEIGHT, WIDTH
+from tests.interfaces.admin.world import NOBODYS, PAGES, World
+
+NARROW = 390
+GRAVE = ("critical", "serious")
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+ALL = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"]}
+#: What another colour may change, and another width.
+COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]}
+SIZES = {
+    "runOnly": {"type": "rule", "values": ["target-size", "scrollable-region-focusable", "color-contrast"]},
+    "resultTypes": ["violations"],
+}
+OTHERS = ("index", "auth_user_changelist", "auth_user_add", "auth_group_changelist", "auth_group_add")
+
+
+def pages(world: World) -> Iterator[str]:
+    """The address of each page there is; a new one is looked at from the day it is added."""
+    yield from (reverse(f"admin:{name}") for name in OTHERS)
+    for name in sorted(PAGES.keys() - NOBODYS):
+        if name.endswith(("_changelist", "_change", "_add")):
+            yield world.url(name)
+    for pattern in urlpatterns:
+        if not pattern.pattern.converters and pattern.name:
+            yield reverse(pattern.name)
+
+
+def grave(browser: Chrome, options: object, *, without: list[str]) -> list[str]:
+    """What axe-core finds grave: rule and elements."""
+    script = (
+        "const [where, how, done] = arguments; axe.run(where, how).then((found) => done(found.violations))"
+    )
+    where = {"include": ["html"], "exclude": without}
+    return [
+        f"{violation['id']}: {' '.join(str(node['target'][0]) for node in violation['nodes'][:5])}"
+        for violation in browser.execute_async_script(script, where, options)
+        if violation["impact"] in GRAVE
+    ]
+
+
+def theme(browser: Chrome, name: str) -> None:
+    browser.execute_script("Alpine.$data(document.documentElement).adminTheme = arguments[0]", name)
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+
+def width(browser: Chrome, pixels: int) -> None:
+    size = {"width": pixels, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+@pytest.fixture
+def at_rest(operator: Chrome) -> Iterator[Chrome]:
+    """The operator's browser, without transitions: a colour that changes is judged when it has changed."""
+    source = """addEventListener("DOMContentLoaded", () => {
+        const style = document.createElement("style");
+        style.textContent = "*, *::before, *::after { transition: none !important; animation: none !important }";
+        document.head.append(style);
+    })"""
+    script = operator.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
+    operator.set_script_timeout(60)
+    yield operator
+    operator.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    operator.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    operator.execute_script("localStorage.clear()")
+
+
+class TestEveryPage:
+    def test_is_fit_for_all_people_and_loads_nothing_from_elsewhere(
+        self, at_rest: Chrome, live_server
+    ) -> None:
+        """Errors of scripts and reports of the Content-Security-Policy are looked for by ``operator``."""
+        browser, found, hosts = at_rest, [], set()
+        for page in pages(World()):
+            width(browser, WIDTH)
+            browser.get(live_server.url + page)
+            if not browser.execute_script("return Boolean(window.Alpine)"):
+                continue  # a fragment, which is seen within its page
+            axe = Axe(browser)
+            axe.inject()
+            # The menu is the same everywhere.
+            without = ["#nav-sidebar"] if page != reverse("admin:index") else []
+            theme(browser, "light")
+            found += [f"{page} wide light {each}" for each in grave(browser, ALL, without=without)]
+            theme(browser, "dark")
+            found += [f"{page} wide dark {each}" for each in grave(browser, COLOURS, without=without)]
+            width(browser, NARROW)
+            found += [f"{page} narrow dark {each}" for each in grave(browser, SIZES, without=without)]
+            loaded = browser.execute_script(
+                "return performance.getEntriesByType('resource').map((e) => e.name)"
+            )
+            hosts |= {urlsplit(name).netloc for name in loaded if name.startswith("http")}
+        assert found == []
+        assert hosts == {urlsplit(live_server.url).netloc}
