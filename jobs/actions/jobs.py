@@ -37,6 +37,8 @@ from tenants.quotas import MAX_JOBS
 _QUOTA_MARGIN = 5000
 #: More than two mean that others create and delete a job of this name all the while.
 _TRIES = 5
+#: The label by which test sends are told from jobs that somebody needs.
+TEST_SEND = ("carillon", "test-send")
 
 
 class EditedMeanwhile(Conflict):
@@ -209,6 +211,33 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
                 )
                 wake_beats()
                 return trigger
+
+
+def send_test(*, tenant: Tenant, payload: Any, timeout_seconds: float | None = None) -> Job:
+    """Send the webhook that ``payload`` describes once, now, and never again. Returns its job.
+
+    It is an immediate job of one attempt: the workers' own code sends it, from where they send, under the tenant's
+    limits and the rules for addresses and targets, and it is on the trail as any job is. Raises ``InvalidInput`` under
+    ``payload`` or ``timeout_seconds``, ``QuotaExceeded``.
+    """
+    key, word = TEST_SEND
+    definition: dict[str, Any] = {
+        "name": f"{word}-{new_id().hex[-12:]}",
+        "labels": {key: word},
+        "job_type": "webhook",
+        "schedule": {"type": "immediate"},
+        "payload": payload,
+        "delivery": "at_most_once",
+        "retry_policy": {"max_attempts": 1},
+    }
+    if timeout_seconds is not None:
+        definition["timeout_seconds"] = timeout_seconds
+    return create_job(tenant=tenant, definition=definition)
+
+
+def is_test_send(job: Job) -> bool:
+    key, word = TEST_SEND
+    return bool(job.labels.get(key) == word)
 
 
 def set_status(

@@ -106,6 +106,11 @@ def delay_for(
     return max(delay, floor)
 
 
+def ladder(policy: RetryPolicy) -> list[timedelta]:
+    """The waits before each further attempt of a firing that keeps failing, without jitter and ``max_elapsed``."""
+    return [_nominal_delay(policy, failures) for failures in range(1, policy.max_attempts)]
+
+
 def _nominal_delay(policy: RetryPolicy, failures: int) -> timedelta:
     """The delay before jitter. A list of delays that is too short goes on with its last."""
     if policy.backoff == Backoff.DELAYS:

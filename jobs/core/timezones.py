@@ -102,12 +102,12 @@ def _refusal(name: str, present: str | None) -> str:
     shown = ascii(name[:_MAX_NAME_LENGTH])
     if present is not None:
         return f"{shown} is an alias; use {present}."
-    likely = _similar(name) if len(name) <= _MAX_NAME_LENGTH else []
+    likely = similar_timezones(name) if len(name) <= _MAX_NAME_LENGTH else []
     advice = f"did you mean {' or '.join(likely)}?" if likely else "use a name such as Europe/Berlin, or UTC."
     return f"{shown} is not a time zone Carillon accepts; {advice}"
 
 
-def _similar(name: str) -> list[str]:
+def similar_timezones(name: str) -> list[str]:
     """Up to three canonical names that look like ``name``, whole or by their city, whatever the case."""
     spellings: dict[str, str] = {}
     for zone in sorted(canonical_timezones()):

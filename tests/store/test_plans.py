@@ -461,6 +461,11 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "beyond": "bulk-1" + chr(0x10FFFF),
         "limit": 11,
     },
+    "forecast.in_minute": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "minute": s.now + HOUR,
+        "most": 5_000,
+    },
     "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
     "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},

@@ -5,140 +5,76 @@ So the console accepts and refuses exactly what the API does, in the same words.
 transaction that writes can say whether a name is taken; whatever is refused is left unwritten.
 """
 
-import json
 import re
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
-from unfold.widgets import (
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-)
 
 from jobs.actions import definition as definitions
-from jobs.actions.jobs import create_job, update_job
+from jobs.actions.jobs import EditedMeanwhile, create_job, update_job
 from jobs.actions.pull.types import names
-from jobs.core.errors import CarillonError, Conflict, InvalidInput
-from jobs.core.json_rules import loads_strict
-from jobs.core.policies import CronDialect, Delivery, DstPolicy, MisfirePolicy, OverlapPolicy
-from jobs.core.schedule import ScheduleType
+from jobs.admin.editing import inputs
+from jobs.admin.editing.conflict import THEIRS, Conflict, conflict, opened
+from jobs.admin.editing.notices import NoticeInputs, notice_document
+from jobs.admin.editing.schedule import RetryInputs, ScheduleInputs, retry_document, schedule_document
+from jobs.core import errors
+from jobs.core.errors import CarillonError, InvalidInput
+from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy
 from jobs.handlers import registry
 from jobs.models import Job
 from jobs.shapes.job import PRIORITIES, Definition
-from jobs.shapes.schedule import OWN
-from tenants.forms import NumberField, RowSelect, WholeNumberField
+from tenants.clock import database_now
+from tenants.forms import RowSelect, WholeNumberField
 from tenants.models import Tenant
 
-_RFC_3339 = "RFC 3339 in UTC, such as 2030-01-31T02:00:00Z"
-_BLANK = (("", "default"),)
+_DEFAULTS = {name: field.default for name, field in Definition.model_fields.items()}
+#: Documents with inputs of their own, and what those are called; and where it is said that the whole of one is wrong.
+_PARTS = {"retry_policy": "retry_", "notify": "notice_"}
+_HEADS = {"retry_policy": "retry_backoff", "notify": "notice_on"}
 
 
-class JsonField(forms.CharField):
-    """A JSON object as text, read as strictly as the API reads it; empty is ``empty``."""
-
-    def __init__(self, *, rows: int, empty: str = "{}", **options: Any) -> None:
-        self._empty = empty
-        style = {"rows": rows, "style": "font-family: monospace", "spellcheck": "false"}
-        super().__init__(required=False, widget=UnfoldAdminTextareaWidget(attrs=style), **options)
-
-    def prepare_value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return value
-        return json.dumps(value, indent=2, ensure_ascii=False) if value else self._empty.removeprefix("null")
-
-    def to_python(self, value: Any) -> Any:
-        text = (super().to_python(value) or "").strip() or self._empty
-        try:
-            return loads_strict(text.encode())
-        except InvalidInput as error:
-            raise forms.ValidationError(error.errors[""]) from None
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        try:
-            return bool((self.to_python(data) or {}) != (initial or {}))
-        except forms.ValidationError:
-            return True
-
-
-def _text(**options: Any) -> forms.CharField:
-    placeholder = options.pop("placeholder", "")
-    options.setdefault("widget", UnfoldAdminTextInputWidget(attrs={"placeholder": placeholder}))
-    return forms.CharField(required=False, **options)
-
-
-def _number(kind: type[forms.IntegerField] = NumberField, **options: Any) -> forms.IntegerField:
-    attrs = {"type": "number", "step": "1" if kind is WholeNumberField else "any"}
-    return kind(required=False, widget=UnfoldAdminTextInputWidget(attrs=attrs), **options)
-
-
-def _choice(values: Any, *, required: bool = False, **options: Any) -> forms.ChoiceField:
-    listed = [] if required else list(_BLANK)
-    choices = [*listed, *((str(value), str(value).replace("_", " ")) for value in values)]
-    return forms.ChoiceField(choices=choices, required=required, widget=UnfoldAdminSelectWidget(), **options)
-
-
-class SuggestingInput(UnfoldAdminTextInputWidget):
-    """A text input that offers ``suggestions``: what a tenant has declared is not known before it is chosen."""
-
-    suggestions: Sequence[str] = ()
-
-    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        listed = f"{name}-suggestions"
-        own = super().render(name, value, {**(attrs or {}), "list": listed}, renderer)
-        options = format_html_join("", '<option value="{}">', ((text,) for text in self.suggestions))
-        return format_html('{}<datalist id="{}">{}</datalist>', own, listed, options)
-
-
-class JobForm(forms.ModelForm):
-    """Creates a job of the chosen tenant, or edits its ``instance``."""
+class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
+    """Creates a job of the chosen tenant, or edits its ``instance``. ``conflict``: with whom else edits it."""
 
     tenant = forms.ModelChoiceField(
         Tenant.objects.all(), widget=RowSelect(Job._meta.get_field("tenant"), admin.site)
     )
-    name = _text(help_text="Unique among the tenant's jobs. May be left out of a one-time job.")
-    job_type = _text(
-        widget=SuggestingInput(),
+    name = inputs.text(help_text="Unique among the tenant's jobs. May be left out of a one-time job.")
+    job_type = inputs.text(
+        widget=inputs.SuggestingInput(),
         help_text="One that is listed, or one the tenant has declared for its pull workers.",
     )
-    payload = JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
-    schedule_type = _choice(ScheduleType, required=True, label="Schedule")
-    schedule_cron = _text(label="Cron", placeholder="0 2 * * *", help_text="Five fields, or a macro.")
-    schedule_cron_dialect = _choice(
-        CronDialect, label="Dialect", help_text="quartz: six fields, seconds first, 1 = Sunday."
+    payload = inputs.JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
+    payload_fields = inputs.pane("admin/jobs/job/form/payload_pane.html", label="What the job type takes")
+    schedule_preview = inputs.pane("admin/jobs/job/form/preview_pane.html", label="What this comes to")
+    priority = inputs.choice(PRIORITIES, default=_DEFAULTS["priority"])
+    timeout_seconds = inputs.number(
+        default="the job type's", label="Timeout (seconds)", help_text="Of one attempt."
     )
-    schedule_timezone = _text(label="Time zone", placeholder="UTC", help_text="IANA name.")
-    schedule_dst_policy = _choice(DstPolicy, label="Where clocks change")
-    schedule_every_seconds = _number(label="Every (seconds)")
-    schedule_run_at = _text(label="Run at", help_text=_RFC_3339)
-    schedule_starts_at = _text(label="Starts at", help_text=_RFC_3339)
-    schedule_ends_at = _text(label="Ends at", help_text=_RFC_3339)
-    schedule_jitter_seconds = _number(label="Jitter (seconds)", help_text="Spreads a herd.")
-    priority = _choice(PRIORITIES)
-    timeout_seconds = _number(
-        label="Timeout (seconds)", help_text="Of one attempt; by default the job type's."
+    delivery = inputs.choice(Delivery, default=_DEFAULTS["delivery"])
+    overlap_policy = inputs.choice(OverlapPolicy, default=_DEFAULTS["overlap_policy"])
+    max_concurrent = inputs.number(WholeNumberField, default=_DEFAULTS["max_concurrent"])
+    misfire_policy = inputs.choice(MisfirePolicy, default="fire_once, of a one-time job fire_all")
+    misfire_grace_seconds = inputs.number(
+        default=_DEFAULTS["misfire_grace_seconds"], label="Misfire grace (seconds)"
     )
-    delivery = _choice(Delivery)
-    retry_policy = JsonField(rows=8, help_text='Such as {"max_attempts": 5, "backoff": "exponential"}.')
-    overlap_policy = _choice(OverlapPolicy)
-    max_concurrent = _number(WholeNumberField)
-    misfire_policy = _choice(MisfirePolicy)
-    misfire_grace_seconds = _number(label="Misfire grace (seconds)")
-    catchup_window_seconds = _number(label="Catch-up window (seconds)")
-    max_catchup = _number(WholeNumberField, label="Most firings to catch up")
-    concurrency_key = _text(help_text="Jobs of the tenant with the same key share their most.")
-    labels = JsonField(rows=2, help_text='Such as {"team": "billing"}.')
-    notify = JsonField(
-        rows=3,
-        empty="null",
-        help_text='Such as {"on": ["dead"], "url": "https://ops.example/hook"}; empty: as the tenant says.',
+    catchup_window_seconds = inputs.number(
+        default=_DEFAULTS["catchup_window_seconds"], label="Catch-up window (seconds)"
     )
-    pause_after_failures = _number(WholeNumberField, label="Pause after so many that died in a row")
+    max_catchup = inputs.number(
+        WholeNumberField, default=_DEFAULTS["max_catchup"], label="Most firings to catch up"
+    )
+    concurrency_key = inputs.text(help_text="Jobs of the tenant with the same key share their most.")
+    labels = inputs.LabelsField(rows=2, help_text="Such as team=billing, one a line.")
+    pause_after_failures = inputs.number(
+        WholeNumberField, default="never", label="Pause after so many that died in a row"
+    )
     version = WholeNumberField(required=False, widget=forms.HiddenInput())
+    opened = forms.CharField(required=False, widget=forms.HiddenInput())
+
+    class Media:
+        js = ("console/form.js",)
 
     class Meta:
         model = Job
@@ -146,12 +82,17 @@ class JobForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conflict: Conflict | None = None
         known = [job_type.name for job_type in registry.public_types()]
+        told: dict[str, Any] = {"unsaved": self.is_bound}
         if self._edited:
-            self.initial.update(_inputs_of(self.instance))
+            self.initial.update(_inputs_of(self.instance) | {"opened": opened(self.instance)})
             known = names(self.instance.tenant)
+            told |= {"tenant": self.instance.tenant_id, "job": self.instance}
             del self.fields["tenant"]
         self.fields["job_type"].widget.suggestions = known  # type: ignore[attr-defined]
+        for name in ("payload_fields", "schedule_preview"):
+            self.fields[name].widget.told = told  # type: ignore[attr-defined]
 
     @property
     def _edited(self) -> bool:
@@ -161,12 +102,16 @@ class JobForm(forms.ModelForm):
         """Django's hook for checking the instance: here it is written."""
         if self.errors:
             return
+        #: Documents that were written as JSON: what is wrong with them is told there.
+        self._as_json = {name for name in _PARTS if self.cleaned_data.get(name) not in (None, {})}
         try:
             self.instance = self._write()
         except InvalidInput as error:
-            for path, complaints in error.errors.items():
-                self._complain(path, complaints)
-        except Conflict as error:
+            self._complain_of(error)
+        except EditedMeanwhile as error:
+            self._complain("", [str(error)])
+            self._compare()
+        except errors.Conflict as error:
             self._complain(error.field or "", [str(error)])
         except CarillonError as error:
             self._complain("", [str(error)])
@@ -174,13 +119,43 @@ class JobForm(forms.ModelForm):
     def _write(self) -> Job:
         if not self._edited:
             return create_job(tenant=self.cleaned_data["tenant"], definition=self._definition())
+        seen = self._on_top_of()
+        changes = self._definition()
+        if seen is not None:
+            changes |= {
+                name: value
+                for name, value in definitions.written(self.instance).items()
+                if self.data.get(f"keep_{name}") == THEIRS
+            }
         return update_job(
             tenant=self.instance.tenant,
             job_id=self.instance.id,
-            changes=self._definition(),
-            expected_version=self.cleaned_data["version"],
+            changes=changes,
+            expected_version=self.cleaned_data["version"] if seen is None else seen,
             whole=True,
         )
+
+    def _on_top_of(self) -> int | None:
+        """The version that was shown beside one's own, and is to be saved over."""
+        try:
+            return WholeNumberField(required=False).clean(self.data.get("on_top_of"))
+        except forms.ValidationError:
+            return None
+
+    def _compare(self) -> None:
+        """Set what the form and the job differ in, for whoever saves to choose."""
+        tenant, now = self.instance.tenant, database_now()
+        job = Job.objects.filter(pk=self.instance.pk).first()
+        if job is None:
+            return
+        try:
+            columns = definitions.parse(self._definition(), tenant=tenant, now=now, base=job, whole=True)
+        except InvalidInput as error:
+            self._complain_of(error)
+            return
+        columns.pop("next_fire_at", None)
+        mine = definitions.written(Job(id=job.id, tenant=tenant, **columns))
+        self.conflict = conflict(job, mine, opened=self.cleaned_data.get("opened") or "")
 
     def _definition(self) -> dict[str, Any]:
         """What the inputs say, as the API spells it; an empty input is left out.
@@ -189,23 +164,38 @@ class JobForm(forms.ModelForm):
         """
         before = _inputs_of(self.instance) if self._edited else {}
         unseen = {name: value for name, value in before.items() if name not in self.fields}
-        given = unseen | {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
-        kind = given["schedule_type"]
-        hidden = {name for other, names in OWN.items() if other != kind for name in names}
-        if kind != before.get("schedule_type", kind):
-            hidden |= {name.removeprefix("schedule_") for name in unseen}
-        schedule = {
-            name.removeprefix("schedule_"): value
-            for name, value in given.items()
-            if name.startswith("schedule_") and name.removeprefix("schedule_") not in hidden
+        cleaned = self.cleaned_data.items()
+        given = unseen | {name: value for name, value in cleaned if value not in ("", None)}
+        beside = set()
+        if given["schedule_type"] != before.get("schedule_type", given["schedule_type"]):
+            beside = {name.removeprefix("schedule_") for name in unseen}
+        parts = {
+            "schedule": schedule_document(given, hidden=beside),
+            "retry_policy": retry_document(given),
+            "notify": notice_document(given),
         }
-        return {"schedule": schedule} | {
-            name: given[name] for name in Definition.model_fields if name in given
-        }
+        whole = given | {name: part for name, part in parts.items() if part not in (None, {})}
+        for name, part in parts.items():
+            if part in (None, {}):
+                whole.pop(name, None)
+        return {name: whole[name] for name in Definition.model_fields if name in whole}
+
+    def _complain_of(self, error: InvalidInput) -> None:
+        for path, complaints in error.errors.items():
+            self._complain(path, complaints)
 
     def _complain(self, path: str, complaints: list[str]) -> None:
         """Put ``complaints`` at the input of ``path``, or at the closest there is."""
         own, first = path.replace(".", "_", 1), re.split(r"[.\[]", path, maxsplit=1)[0]
+        if first in _PARTS and first not in self._as_json:
+            # Of the inputs that the document was made of.
+            part = re.match(r"[^.\[]*", path.removeprefix(first).lstrip("."))
+            own = f"{_PARTS[first]}{part[0]}" if part and part[0] else _HEADS[first]
+            path = path.removeprefix(first).lstrip(".").removeprefix(part[0] if part else "")
+            self.add_error(
+                own if own in self.fields else None, [f"{path} {text}".strip() for text in complaints]
+            )
+            return
         field = next((name for name in (own, first, f"{first}_type") if name in self.fields), None)
         rest = path if field is None else "" if field == own else path.removeprefix(first).lstrip(".")
         self.add_error(field, [f"{rest}: {text}" if rest else text for text in complaints])
@@ -214,5 +204,12 @@ class JobForm(forms.ModelForm):
 def _inputs_of(job: Job) -> dict[str, Any]:
     """The job's definition by the names of the inputs."""
     shown = definitions.representation(job)
-    schedule = {f"schedule_{name}": value for name, value in shown.pop("schedule").items()}
-    return {name: shown[name] for name in (*Definition.model_fields, "version") if name in shown} | schedule
+    parts = {
+        "schedule": shown.pop("schedule"),
+        "retry": shown.pop("retry_policy"),
+        "notice": shown.pop("notify"),
+    }
+    inner = {
+        f"{prefix}_{name}": value for prefix, part in parts.items() for name, value in (part or {}).items()
+    }
+    return {name: shown[name] for name in (*Definition.model_fields, "version") if name in shown} | inner

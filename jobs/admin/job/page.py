@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter, DropdownFilter
 
 from jobs.actions import definition as definitions
+from jobs.admin.editing.layout import CONDITIONAL, fieldsets
 from jobs.admin.firings.dead_letter import JobTypeFilter
 from jobs.admin.job.buttons import JobButtons
 from jobs.admin.job.cockpit import cockpit
@@ -25,7 +26,6 @@ from jobs.core.instants import instant_text as iso_text
 from jobs.core.policies import Priority
 from jobs.core.states import JobStatus
 from jobs.models import Job
-from jobs.shapes.schedule import COMMON, OWN
 from tenants.clock import DatabaseNow
 from tenants.console.reach import form_within_reach
 
@@ -70,22 +70,8 @@ class JobAdmin(JobButtons, UncountedAdmin):
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
     change_form_outer_after_template = "admin/trail_link.html"
-    conditional_fields = {
-        f"schedule_{name}": f"schedule_type == '{kind}'" for kind, names in OWN.items() for name in names
-    }
-    policies = (
-        ("priority", "timeout_seconds", "delivery"),
-        ("overlap_policy", "max_concurrent", "concurrency_key"),
-        ("misfire_policy", "misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),
-        "retry_policy",
-        "notify",
-        "pause_after_failures",
-    )
-    schedule = (
-        "schedule_type",
-        *(tuple(f"schedule_{name}" for name in names) for names in OWN.values() if names),
-        tuple(f"schedule_{name}" for name in COMMON),
-    )
+    change_form_before_template = "admin/jobs/job/form/conflict.html"
+    conditional_fields = CONDITIONAL
 
     def get_form(
         self, request: HttpRequest, obj: Job | None = None, change: bool = False, **kwargs: Any
@@ -95,12 +81,7 @@ class JobAdmin(JobButtons, UncountedAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
         if obj is not None and not self.has_change_permission(request, obj):
             return ((None, {"fields": ("shown_definition",)}),)
-        which = (("name", "job_type"), "version") if obj else ("tenant", ("name", "job_type"))
-        return (
-            (None, {"fields": (*which, "labels", "payload")}),
-            ("When", {"fields": self.schedule}),
-            ("Policies", {"fields": self.policies}),
-        )
+        return fieldsets(obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Job | None = None) -> tuple[str, ...]:
         return ()
