@@ -2,15 +2,17 @@
 
 from django.urls import URLPattern, path
 
-from jobs.admin.find.page import FindPage
 from jobs.admin.editing.payload import PayloadFields
 from jobs.admin.editing.preview import SchedulePreview
 from jobs.admin.editing.test_send import TestSend, TestSendProgress
+from jobs.admin.find.page import FindPage
 from jobs.admin.overview.page import OverviewFigures
+from jobs.admin.upcoming.page import Upcoming
 
 urlpatterns: list[URLPattern] = [
     path("overview/figures/", OverviewFigures.as_view(), name="overview_figures"),
     path("search/", FindPage.as_view(), name="find"),
+    path("upcoming/", Upcoming.as_view(), name="console_upcoming"),
     path("jobs/job/form/preview/", SchedulePreview.as_view(), name="console_job_preview"),
     path("jobs/job/form/payload/", PayloadFields.as_view(), name="console_job_payload"),
     path("jobs/job/form/test-send/", TestSend.as_view(), name="console_job_test_send"),

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.engine.notices import notify
+from jobs.engine.outlook import Outlooks
 from jobs.engine.steps.step import Step
 from jobs.store import answers, events, history, operations, partitions, trail
 from jobs.store import jobs as jobs_store
@@ -31,6 +32,8 @@ PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
 SIGN_EVERY_SECONDS = 60.0
 ROLL_UP_EVERY_SECONDS = NAME_EVERY_SECONDS = 60.0
+#: The forecast; between two slices of it the rest of its thread has its turns.
+FORECAST_EVERY_SECONDS, FORECAST_AGAIN_SECONDS = 900.0, 0.25
 #: What takes longer than usual and may, as it comes seldom.
 LONG = timedelta(minutes=1)
 #: A full batch means more is waiting: come back soon, but let the others have their turn first.
@@ -68,6 +71,12 @@ class Housekeeper:
             Step("sign trail", self._sign_trail, every=SIGN_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
             Step(
                 "roll up", self._roll_up, every=ROLL_UP_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS, budget=LONG
+            ),
+            Step(
+                "forecast",
+                Outlooks(busy=busy).step,
+                every=FORECAST_EVERY_SECONDS,
+                again=FORECAST_AGAIN_SECONDS,
             ),
             Step("metric tenants", partial(self._name_tenants, metric_tenants), every=NAME_EVERY_SECONDS),
             Step(

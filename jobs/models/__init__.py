@@ -14,6 +14,7 @@ from jobs.models.tally import (
     ActivityTotal,
     AnswerTally,
     JobTally,
+    KeptForecast,
     MetricTenant,
     OwnTotal,
 )
@@ -39,6 +40,7 @@ __all__ = (
     "JobLabel",
     "JobTally",
     "JobVersion",
+    "KeptForecast",
     "Lease",
     "Message",
     "MetricTenant",

@@ -105,3 +105,29 @@ class MetricTenant(models.Model):
 
     def __str__(self) -> str:
         return str(self.tenant_id)
+
+
+class KeptForecast(models.Model):
+    """How many firings fall into each quarter of an hour from ``since`` on, as schedules said at ``made_at``: of a
+    tenant, or as tenant 0 of all. ``peaks``: of the quarter's fullest minute, which ``peak_minutes`` names. The leader
+    makes it anew every quarter of an hour, or as often as that takes little; nothing depends on it.
+    """
+
+    tenant_id = models.BigIntegerField(primary_key=True)
+    made_at = models.DateTimeField()
+    since = models.DateTimeField()
+    total = models.BigIntegerField()
+    jobs = models.BigIntegerField()
+    counts = ArrayField(models.BigIntegerField())
+    peaks = ArrayField(models.BigIntegerField())
+    peak_minutes = ArrayField(models.SmallIntegerField())
+
+    class Meta:
+        db_table = "jobs_forecast"
+        indexes = (
+            # store/insight/forecast.py: busiest — the tenants that fire most.
+            models.Index(fields=("-total",), name="forecast_by_total"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.total} of {self.tenant_id}"

@@ -12,6 +12,7 @@ from jobs.admin.shared.cells import flower_url
 _FIRINGS = (
     ("Jobs", "event_repeat", "admin:jobs_job_changelist", "jobs.view_job"),
     ("Triggers", "bolt", "admin:jobs_trigger_changelist", "jobs.view_trigger"),
+    ("Next 24 hours", "calendar_clock", "console_upcoming", "jobs.view_job"),
     ("Dead letters", "skull", "admin:jobs_deadletter_changelist", "jobs.view_trigger"),
     ("Attempts", "replay", "admin:jobs_attempt_changelist", "jobs.view_attempt"),
     ("Operations", "checklist", "admin:jobs_operation_changelist", "jobs.view_operation"),

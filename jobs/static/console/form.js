@@ -85,6 +85,7 @@
   function start() {
     const form = document.getElementById("job_form");
     if (!form || !named("payload")) return;
+    document.getElementById("conflict")?.scrollIntoView({ block: "center" });
     let unsaved = Boolean(document.querySelector("[data-unsaved]"));
 
     form.addEventListener("input", (event) => {

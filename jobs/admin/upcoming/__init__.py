@@ -1,0 +1,1 @@
+"""What fires in the time to come."""
