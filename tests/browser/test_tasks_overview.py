@@ -37,3 +37,14 @@ class TestIsItWell:
             lambda d: d.find_element("id", "refresh-failed").is_displayed()
         )
         operator.get_log("browser")  # the refusal of that address
+
+
+class TestWorkers:
+    def test_how_busy_they_are_is_one_click_away(self, walk: Walk) -> None:
+        workers.announce(name="worker1@host-a", queues=["jobs.noop"], concurrency=4, busy=3)
+        wellbeing.forget()
+        walk.click("Workers")
+        walk.reads("3 of 4", within="#workers")
+        walk.click("Stop…", within="#workers")
+        walk.reads("Stop the worker: worker1@host-a?")
+        assert walk.clicks == 2

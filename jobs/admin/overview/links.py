@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from jobs.core.judgement import Reason
 from jobs.core.judgement.reason import Page
+from tenants.console.reach import tenants_within_reach
 
 #: What the repository is read at; pages of docs/ are not served by the console.
 PLAYBOOKS = "docs/playbooks"
@@ -37,6 +38,10 @@ class Links:
     def job_type(self, name: str) -> str | None:
         return self._row("jobs", "queue", name)
 
+    def workers(self) -> str | None:
+        sees = self._may_view("jobs", "queue") and tenants_within_reach(self._user) is None
+        return reverse("workers") if sees else None
+
     def of(self, reason: Reason) -> str | None:
         """The page that helps against ``reason``."""
         match reason.page:
@@ -57,7 +62,7 @@ class Links:
             case Page.TRIGGERS:
                 return self.triggers()
             case Page.WORKERS:
-                return "#types" if self._may_view("jobs", "trigger") else None
+                return self.workers()
             case Page.INSTALLATION:
                 return "#processes" if self._may_view("jobs", "lease") else None
 

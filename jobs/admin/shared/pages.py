@@ -8,6 +8,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.views.generic import TemplateView
 
+from tenants.console.reach import is_within_reach
+
 
 class ConsolePage(TemplateView):
     """A page for those who are signed in and hold ``permission``; ``jobs.admin.urls`` gives it its address.
@@ -34,3 +36,10 @@ class ConsolePage(TemplateView):
         return super().get_context_data(
             **(admin.site.each_context(self.request) | {"title": self.title} | kwargs)
         )
+
+
+class InstallationPage(ConsolePage):
+    """A page about the installation as a whole: not for operators who are bound to tenants."""
+
+    def is_permitted(self, request: HttpRequest) -> bool:
+        return super().is_permitted(request) and is_within_reach(request.user, None)

@@ -38,6 +38,11 @@ def own_name(name: str, process: str) -> str:
     return f"{name} (process {process})"
 
 
+def is_own_name(name: str) -> bool:
+    """Whether a process is listed as this because another has its name."""
+    return name.endswith(")") and " (process " in name
+
+
 def shared_names(present: Iterable[Any]) -> list[str]:
     """Names that several of the workers have, of rows of ``present``."""
     marks = [(row.name, own_name("", row.process)) for row in present if row.process]

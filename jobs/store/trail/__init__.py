@@ -53,7 +53,13 @@ def note_jobs(changes: Mapping[UUID, Mapping[str, Any]]) -> None:
 
 
 def note(
-    *, tenant_id: int, kind: str, object_id: object, name: str, action: str, changes: Mapping[str, Any]
+    *,
+    tenant_id: int | None,
+    kind: str,
+    object_id: object,
+    name: str,
+    action: str,
+    changes: Mapping[str, Any],
 ) -> None:
     """Put on the trail what the present actor did to one object, in the transaction that did it: one row.
 

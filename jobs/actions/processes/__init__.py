@@ -1,0 +1,1 @@
+"""What running processes can be told by operators."""

@@ -1,0 +1,89 @@
+"""Worker processes told what to do, by Celery's remote control: take nothing more, or stop.
+
+Both are on the audit trail, under the installation, with who asked for it. A pull worker is its tenant's process, and
+cannot be told anything here.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from celery import current_app
+from kombu.exceptions import KombuError
+
+from jobs.core.errors import Conflict, NotFound, Unavailable
+from jobs.core.pull import is_pull
+from jobs.models import Change
+from jobs.store import trail
+from jobs.store.insight import workers
+
+T = TypeVar("T")
+#: How long a worker may take to answer.
+PATIENCE_SECONDS = 2.0
+
+
+def quiet_worker(*, name: str) -> list[str]:
+    """The worker takes no more messages from any queue; what it has goes on. Returns the queues that it took from.
+
+    It stays, and takes work again when it is restarted. May be repeated. Raises ``NotFound``, ``Conflict``,
+    ``Unavailable``.
+    """
+    _find(name)
+    queues = _queues_of(name)
+    tell = partial(
+        current_app.control.cancel_consumer, destination=[name], reply=True, timeout=PATIENCE_SECONDS
+    )
+    for queue in queues:
+        _ask(partial(tell, queue))
+    _note(name, {"queues": [queues, []]})
+    return queues
+
+
+def stop_worker(*, name: str) -> None:
+    """The worker ends as after a SIGTERM: it gives back what it has not begun, and hands over the rest in time.
+
+    Whether it is started again is its supervisor's to say. Raises ``NotFound``, ``Conflict``, ``Unavailable``.
+    """
+    _find(name)
+    _queues_of(name)  # one that does not answer would not hear
+    _ask(partial(current_app.control.shutdown, destination=[name]))
+    _note(name, {"process": ["running", "told to stop"]})
+
+
+def _find(name: str) -> Any:
+    """The worker of that name, if it was heard of lately and alone has it."""
+    found = next((row for row in workers.present() if row.name == name), None)
+    if found is None:
+        raise NotFound("No worker of that name was heard of lately.")
+    if any(is_pull(queue) for queue in found.queues):
+        raise Conflict("It is a tenant's pull worker: only the tenant can stop it.")
+    if name in workers.shared_names(workers.present()) or workers.is_own_name(name):
+        raise Conflict("Several workers share this name, and either would hear. Give each its own with -n.")
+    return found
+
+
+def _queues_of(name: str) -> list[str]:
+    """What the worker takes from at this moment, by its own word."""
+    asked = current_app.control.inspect(destination=[name], timeout=PATIENCE_SECONDS)
+    answer = _ask(asked.active_queues)
+    if not answer or name not in answer:
+        raise Unavailable(f"Worker {name} does not answer: it may be frozen, or cut off from the broker.")
+    return sorted(queue["name"] for queue in answer[name])
+
+
+def _ask(question: Callable[[], T]) -> T:
+    try:
+        return question()
+    except (KombuError, OSError) as error:
+        raise Unavailable("The broker does not answer, so no worker can be told anything.") from error
+
+
+def _note(name: str, changes: dict[str, Any]) -> None:
+    trail.note(
+        tenant_id=None,
+        kind=Change.Kind.INSTALLATION,
+        object_id=f"worker {name}"[:64],
+        name=f"worker {name}",
+        action=Change.Action.UPDATED,
+        changes=changes,
+    )
