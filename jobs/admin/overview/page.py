@@ -18,7 +18,7 @@ from jobs.admin.overview.links import PLAYBOOKS, Links
 from jobs.admin.overview.rows import beat_rows, clock_rows, tenant_rows, type_rows
 from jobs.admin.shared.cells import flower_url, instant_text
 from jobs.admin.shared.pages import ConsolePage
-from jobs.core.judgement import Figures, LeaderFigures, Reason, Verdict, WorkerFigures, judge
+from jobs.core.judgement import Figures, LeaderFigures, Level, Reason, Verdict, WorkerFigures, judge
 from jobs.explain.wellbeing import wellbeing
 from tenants.console.reach import tenants_within_reach
 
@@ -50,22 +50,21 @@ class OverviewFigures(ConsolePage):
 
 
 class Aftermath:
-    """What was wrong until lately, as far as this process was asked, by who asked: so that the end of it is told."""
+    """What was worse until lately, as far as this process was asked, by who asked: so that the end of it is told."""
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[str, datetime]] = {}
+        self._last: dict[Hashable, tuple[Level, str, datetime]] = {}
 
     def of(self, asker: Hashable, verdict: Verdict, at: datetime) -> str:
-        """What ended; empty while something is wrong, and some minutes after it ended."""
-        if verdict.reasons:
-            if len(self._last) >= MAX_ASKERS:
-                self._last.clear()
-            self._last[asker] = (verdict.reasons[0].text, at)
-            return ""
-        text, ended_at = self._last.get(asker, ("", at))
-        if not text or at - ended_at > TOLD_FOR:
-            return ""
-        return f"Over since {ended_at:%H:%M:%S}: {text}."
+        """What ended; empty while it goes on, and some minutes after it ended."""
+        level, text, ended_at = self._last.get(asker, (Level.GREEN, "", at))
+        if verdict.level > level and at - ended_at <= TOLD_FOR:
+            return f"Over since {ended_at:%H:%M:%S}: {text}."
+        if len(self._last) >= MAX_ASKERS:
+            self._last.clear()
+        text = verdict.reasons[0].text if verdict.reasons else ""
+        self._last[asker] = (verdict.level, text, at)
+        return ""
 
     def forget(self) -> None:
         self._last.clear()

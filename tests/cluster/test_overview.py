@@ -1,0 +1,112 @@
+"""The console's first sentence while real processes are frozen: it names the cause, and says when that is over."""
+
+import re
+import signal
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.cookiejar import CookieJar
+
+import pytest
+
+from stage.processes import family, signalled
+from stage.waiting import wait_until
+from tests.cluster.conftest import Servers
+from tests.cluster.crew import Crew
+from tests.cluster.stage import Stage
+
+pytestmark = pytest.mark.cluster
+#: Within which an operator is told; a busy machine gets more.
+TOLD_WITHIN_SECONDS = 10
+OVER_WITHIN_SECONDS = 30
+PASSWORD = "a password of the watcher's".replace(" ", "-")
+MAKE_OPERATOR = f"""
+from django.contrib.auth.models import User
+User.objects.create_superuser("watcher", password="{PASSWORD}")
+"""
+
+
+class Watcher:
+    """An operator who looks at the overview."""
+
+    def __init__(self, stage: Stage) -> None:
+        stage.manage("shell", "-c", MAKE_OPERATOR)
+        self._url = stage.url
+        self._cookies = CookieJar()
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self._cookies))
+        self._ask("/admin/login/")
+        [token] = [cookie.value for cookie in self._cookies if cookie.name == "csrftoken"]
+        form = {"username": "watcher", "password": PASSWORD, "csrfmiddlewaretoken": token, "next": "/livez"}
+        self._ask("/admin/login/", data=urllib.parse.urlencode(form).encode())
+
+    def reads(self) -> str:
+        """The sentence, and what is over, as text."""
+        page = self._ask("/admin/overview/figures/")
+        told = re.findall(r'id="(?:sentence|over)">(.*?)</(?:h2|p)>', page, re.DOTALL)
+        return re.sub("<[^>]+>", "", " ".join(told))
+
+    def waits_for(self, pattern: str, *, within: float) -> None:
+        wait_until(
+            lambda: re.search(pattern, self.reads()),
+            timeout=within,
+            what=f"{pattern!r} to be told",
+            every_seconds=0.5,
+        )
+
+    def _ask(self, path: str, data: bytes | None = None) -> str:
+        request = urllib.request.Request(f"{self._url}{path}", data=data, headers={"Referer": self._url})
+        return self._opener.open(request, timeout=20).read().decode()
+
+
+@pytest.fixture(scope="module")
+def stage(servers: Servers) -> Iterator[Stage]:
+    with Stage(beats=0, workers=0, **servers.urls(), CARILLON_LOG_LEVEL="WARNING") as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def crew(stage: Stage) -> Iterator[Crew]:
+    key = stage.create_tenant()
+    for number in range(4):
+        body = {"name": f"job-{number}", "job_type": "noop", "payload": {}}
+        stage.call(
+            "POST", "/jobs", key=key, body=body | {"schedule": {"type": "interval", "every_seconds": 1}}
+        )
+    with Crew(stage, beats=1, workers=1) as crew:
+        yield crew
+
+
+@pytest.fixture(scope="module")
+def watcher(stage: Stage, crew: Crew) -> Watcher:
+    watcher = Watcher(stage)
+    watcher.waits_for("^All is well: .* leads", within=60)
+    return watcher
+
+
+class TestTheSentence:
+    @pytest.mark.parametrize(
+        ("frozen", "cause"),
+        [
+            ("worker1", "starts nothing of noop|slots of noop are taken|has not been heard of"),
+            ("beat1", "has not renewed its lease|no beat leads"),
+            ("redis", "the broker does not answer"),
+        ],
+    )
+    def test_names_what_is_frozen_and_says_when_it_is_over(
+        self, frozen: str, cause: str, stage: Stage, servers: Servers, crew: Crew, watcher: Watcher
+    ) -> None:
+        def send(number: signal.Signals) -> None:
+            if frozen == "redis":
+                signalled(family(servers.redis.pid or 0), number)
+            elif number is signal.SIGSTOP:
+                crew.freeze(frozen)
+            else:
+                crew.thaw(frozen)
+
+        send(signal.SIGSTOP)
+        try:
+            watcher.waits_for(f"^(Not well|Needs a look): .*({cause})", within=TOLD_WITHIN_SECONDS)
+        finally:
+            send(signal.SIGCONT)
+        over: Callable[[str], str] = lambda told: f"^(?!Not well).*Over since .*({told})|^All is well"  # noqa: E731
+        watcher.waits_for(over(cause), within=OVER_WITHIN_SECONDS)
