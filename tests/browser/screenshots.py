@@ -43,6 +43,20 @@ def main() -> None:
         take(driver, "trigger")
         driver.get(f"{options.url}/admin/jobs/trigger/dead-letters/")
         take(driver, "dead-letters")
+        driver.get(f"{options.url}/admin/upcoming/")
+        take(driver, "next-24-hours")
+        take_form(driver, options.url)
+
+
+def take_form(driver: Chrome, url: str) -> None:
+    """The form of a new job, with what its schedule comes to."""
+    driver.get(f"{url}/admin/jobs/job/add/")
+    for name, text in (("schedule_cron", "30 2 * * *"), ("schedule_timezone", "Europe/Berlin")):
+        driver.find_element(By.NAME, name).send_keys(text)
+    WebDriverWait(driver, 10).until(
+        lambda d: "Europe/Berlin" in d.find_element(By.ID, "schedule-preview").text
+    )
+    take(driver, "job-form")
 
 
 def log_in(driver: Chrome, url: str, password: str) -> None:
