@@ -88,8 +88,9 @@ def _types_cap(job_type: str) -> int | None:
 def _outlook(fact: Any, starts: float, left: float | None) -> str:
     name = shown_name(fact.job_type)
     if not starts:
-        return f"; no {name} of it started"
-    pace = f"; {starts:.1f} {name} of it start a second" if starts >= 0.05 else f"; few {name} of it start"
+        return f"; none of its {name} firings started"
+    many = f"{starts:.1f}" if starts >= 0.05 else "fewer than 0.1"
+    pace = f"; {many} of its {name} firings start a second"
     if left is None:
         return f"{pace}, and it is next"
     before = counted(fact.ahead, "trigger", most=explain_store.MAX_AHEAD)

@@ -89,7 +89,7 @@ class TestBottleneck:
         counted(late, started=5, job_type="webhook")
         found = explain(late).representation()["bottleneck"]
         assert (found["gate"], found["starts_per_second"], found["seconds_left"]) == (None, 0, None)
-        assert "workers and other tenants set the pace; no noop of it started" in found["detail"]
+        assert "workers and other tenants set the pace; none of its noop firings started" in found["detail"]
 
     def test_is_not_looked_for_while_it_is_on_time(self, django_assert_num_queries: Any) -> None:
         trigger = make_trigger()
