@@ -6,6 +6,7 @@ from jobs.admin.editing.payload import PayloadFields
 from jobs.admin.editing.preview import SchedulePreview
 from jobs.admin.editing.test_send import TestSend, TestSendProgress
 from jobs.admin.find.page import FindPage
+from jobs.admin.installation.state import InstallationState
 from jobs.admin.installation.workers import TellWorker, WorkerFiguresPage, Workers
 from jobs.admin.overview.page import OverviewFigures
 from jobs.admin.upcoming.page import Upcoming
@@ -18,6 +19,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/job/form/payload/", PayloadFields.as_view(), name="console_job_payload"),
     path("jobs/job/form/test-send/", TestSend.as_view(), name="console_job_test_send"),
     path("jobs/job/form/test-send/<uuid:job_id>/", TestSendProgress.as_view(), name="console_job_test_sent"),
+    path("installation/", InstallationState.as_view(), name="installation_state"),
     path("workers/", Workers.as_view(), name="workers"),
     path("workers/figures/", WorkerFiguresPage.as_view(), name="worker_figures"),
     path("workers/<str:verb>/", TellWorker.as_view(), name="tell_worker"),

@@ -42,6 +42,10 @@ class Links:
         sees = self._may_view("jobs", "queue") and tenants_within_reach(self._user) is None
         return reverse("workers") if sees else None
 
+    def installation(self) -> str | None:
+        sees = self._may_view("jobs", "installation") and tenants_within_reach(self._user) is None
+        return reverse("installation_state") if sees else None
+
     def of(self, reason: Reason) -> str | None:
         """The page that helps against ``reason``."""
         match reason.page:
@@ -64,7 +68,7 @@ class Links:
             case Page.WORKERS:
                 return self.workers()
             case Page.INSTALLATION:
-                return "#processes" if self._may_view("jobs", "lease") else None
+                return self.installation()
 
     def _list(self, app: str, model: str, filters: dict[str, object] | None = None) -> str | None:
         if not self._may_view(app, model):

@@ -116,7 +116,7 @@ def _process_of(holder: str) -> str:
     return holder.rpartition(":")[0]
 
 
-def clock_rows(found: Condition) -> list[dict[str, Any]]:
+def clock_rows(found: Condition, *, limit: int = MAX_CLOCKS) -> list[dict[str, Any]]:
     """The clocks of beats and workers against the database's, those furthest off first."""
     return [
         {
@@ -124,7 +124,7 @@ def clock_rows(found: Condition) -> list[dict[str, Any]]:
             "offset": f"{row.offset_seconds:+.3f} s",
             "far": abs(row.offset_seconds) - row.within_seconds > clocks.TOLERATED_SECONDS,
         }
-        for row in found.seen.clocks[:MAX_CLOCKS]
+        for row in found.seen.clocks[:limit]
     ]
 
 

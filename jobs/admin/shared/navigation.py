@@ -29,6 +29,7 @@ _ENGINE = (
     ("Dispatch", "pan_tool", "admin:jobs_installation_changelist", "jobs.view_installation"),
     ("Job types", "category", "admin:jobs_queue_changelist", "jobs.view_queue"),
     ("Workers", "memory", "workers", "jobs.view_queue"),
+    ("Installation", "settings", "installation_state", "jobs.view_installation"),
     ("Targets", "dns", "admin:jobs_targetrule_changelist", "jobs.view_targetrule"),
     ("Leases", "flag", "admin:jobs_lease_changelist", "jobs.view_lease"),
     (
