@@ -53,6 +53,13 @@ class Watcher:
             every_seconds=0.5,
         )
 
+    def tells(self, verb: str, worker: str) -> None:
+        """Presses the button of the worker's, and confirms."""
+        path = f"/admin/workers/{verb}/?{urllib.parse.urlencode({'worker': worker})}"
+        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self._ask(path))
+        assert found is not None
+        self._ask(path, data=urllib.parse.urlencode({"csrfmiddlewaretoken": found[1]}).encode())
+
     def _ask(self, path: str, data: bytes | None = None) -> str:
         request = urllib.request.Request(f"{self._url}{path}", data=data, headers={"Referer": self._url})
         return self._opener.open(request, timeout=20).read().decode()
@@ -110,3 +117,25 @@ class TestTheSentence:
             send(signal.SIGCONT)
         over: Callable[[str], str] = lambda told: f"^(?!Not well).*Over since .*({told})|^All is well"  # noqa: E731
         watcher.waits_for(over(cause), within=OVER_WITHIN_SECONDS)
+
+
+class TestAWorker:
+    def test_that_is_told_so_takes_nothing_more_and_stops(
+        self, stage: Stage, crew: Crew, watcher: Watcher
+    ) -> None:
+        [(name,)] = stage.query("SELECT name FROM jobs_worker")
+        watcher.tells("quiet", name)
+        wait_until(
+            lambda: stage.query("SELECT queues FROM jobs_worker") == [([],)],
+            30,
+            what="it says that it is quiet",
+        )
+        watcher.waits_for("^Not well: no worker serves noop", within=TOLD_WITHIN_SECONDS)
+        watcher.tells("stop", name)
+        wait_until(lambda: crew.ended() == ["worker1"], 60, what="it has ended")
+        kinds = stage.query(
+            "SELECT object_id, actor, changes FROM jobs_change WHERE object_id LIKE 'worker%' ORDER BY id"
+        )
+        assert [(of, who, list(changes)) for of, who, changes in kinds] == [
+            (f"worker {name}", "watcher", ["queues"]), (f"worker {name}", "watcher", ["process"])
+        ]  # fmt: skip

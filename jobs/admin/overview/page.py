@@ -53,18 +53,20 @@ class Aftermath:
     """What was worse until lately, as far as this process was asked, by who asked: so that the end of it is told."""
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[Level, str, datetime]] = {}
+        self._last: dict[Hashable, dict[Level, tuple[datetime, str]]] = {}
 
     def of(self, asker: Hashable, verdict: Verdict, at: datetime) -> str:
-        """What ended; empty while it goes on, and some minutes after it ended."""
-        level, text, ended_at = self._last.get(asker, (Level.GREEN, "", at))
-        if verdict.level > level and at - ended_at <= TOLD_FOR:
-            return f"Over since {ended_at:%H:%M:%S}: {text}."
+        """What ended last; empty where nothing did within some minutes."""
         if len(self._last) >= MAX_ASKERS:
             self._last.clear()
-        text = verdict.reasons[0].text if verdict.reasons else ""
-        self._last[asker] = (verdict.level, text, at)
-        return ""
+        known = self._last.setdefault(asker, {})
+        if verdict.reasons:
+            known[verdict.level] = (at, verdict.reasons[0].text)
+        ended = [told for level, told in known.items() if level < verdict.level and at - told[0] <= TOLD_FOR]
+        if not ended:
+            return ""
+        ended_at, text = max(ended)
+        return f"Over since {ended_at:%H:%M:%S}: {text}."
 
     def forget(self) -> None:
         self._last.clear()

@@ -143,6 +143,16 @@ class TestTheSentence:
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
         assert 'id="over"' not in shown(operator)
 
+    def test_says_what_is_over_while_something_lighter_goes_on(self, world: World, operator: Client) -> None:
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        trouble(world.tenant, skipped_misfire=5)
+        Lease.objects.update(expires_at=factories.now() - LONG)
+        assert 'id="over"' not in shown(operator)
+        Lease.objects.update(expires_at=factories.now() + LONG)
+        page = shown(operator)
+        assert 'data-level="amber"' in page
+        assert "no beat leads for 2 h" in page.partition('id="over"')[2]
+
     def test_leads_to_the_page_that_helps_and_names_the_playbook(
         self, world: World, operator: Client
     ) -> None:
