@@ -75,6 +75,8 @@ class TenantForm(CreatingForm, SeenForm):
                 # Django would name the bounds of the column's type, one at a time.
                 field.validators[:] = between(quota.low, quota.high)
                 field.widget.attrs |= {"min": quota.low, "max": quota.high}
+                if not self.instance._state.adding:
+                    field.help_text = f"{field.help_text} {quota.reached.told}"
 
     def create(self) -> Tenant:
         return create_tenant(**self.cleaned_data)
@@ -132,7 +134,15 @@ class AccessAdmin(ConsoleAdmin):
 class TenantAdmin(AccessAdmin):
     tenant_path = "pk"
     form = TenantForm
-    list_display = ("slug", "name", "status", "weight", "max_in_flight", "max_jobs", "created")
+    list_display: tuple[str, ...] = (
+        "slug",
+        "name",
+        "status",
+        "weight",
+        "max_in_flight",
+        "max_jobs",
+        "created",
+    )
     list_filter = ("status",)
     search_fields = ("slug", "name")
     fieldsets = (
@@ -148,7 +158,7 @@ class TenantAdmin(AccessAdmin):
         ("API", {"fields": ("require_if_match", "all_events")}),
     )
 
-    actions_detail = ("rotate_signing_secret",)
+    actions_detail: tuple[str, ...] = ("rotate_signing_secret",)
 
     def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return bool(request.user.has_perm("tenants.change_tenant"))  # type: ignore[union-attr]

@@ -14,6 +14,15 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 class Reached(Enum):
     """What happens when there is no room left."""
 
+    @property
+    def told(self) -> str:
+        """The same as a sentence."""
+        return {
+            "waits": "Reached: nothing is refused, work waits.",
+            "conflict": "Reached: whatever would add to it is refused; nothing is taken back.",
+            "invalid": "Beyond it a request is refused; what there is stays.",
+        }[self.value]
+
     #: Nothing is refused; work waits, and explain says so.
     WAITS = "waits"
     #: The request is refused, whatever it says: 409.

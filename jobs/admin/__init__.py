@@ -8,6 +8,7 @@ from jobs.admin.firings import attempt, dead_letter, result, trigger
 from jobs.admin.installation import lease, levers, targets
 from jobs.admin.job import page as job
 from jobs.admin.operations import operation
+from jobs.admin.tenant import page as tenant
 
 __all__ = (
     "attempt",
@@ -18,6 +19,7 @@ __all__ = (
     "operation",
     "result",
     "targets",
+    "tenant",
     "trail",
     "trigger",
 )

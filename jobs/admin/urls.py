@@ -2,6 +2,7 @@
 
 from django.urls import URLPattern, path
 
+from jobs.admin.charts.page import Charts, Figures
 from jobs.admin.editing.payload import PayloadFields
 from jobs.admin.editing.preview import SchedulePreview
 from jobs.admin.editing.test_send import TestSend, TestSendProgress
@@ -12,6 +13,8 @@ from jobs.admin.overview.page import OverviewFigures
 from jobs.admin.upcoming.page import Upcoming
 
 urlpatterns: list[URLPattern] = [
+    path("charts/", Charts.as_view(), name="console_charts"),
+    path("charts/figures/", Figures.as_view(), name="console_charts_figures"),
     path("overview/figures/", OverviewFigures.as_view(), name="overview_figures"),
     path("search/", FindPage.as_view(), name="find"),
     path("upcoming/", Upcoming.as_view(), name="console_upcoming"),

@@ -66,6 +66,9 @@ SECONDS_BUCKETS = tuple(f"le_{nth}" for nth in range(len(BOUNDS) + 1))
 #: All types that tenants declare share this one in ``/metrics``, so that no tenant can invent labels.
 DECLARED_TYPES = "declared@tenants"
 
+#: The tenant under whose id all tenants together are counted.
+ALL_TENANTS = -1
+
 #: Counts by kind; a kind that did not happen is left out.
 Counts = dict[str, int]
 

@@ -22,3 +22,9 @@ def shown_name(job_type: str) -> str:
 def is_pull(job_type: str) -> bool:
     """Whether pull workers serve a stored job type, rather than Celery's."""
     return MARK in job_type
+
+
+def owner_of(job_type: str) -> int | None:
+    """The id of the tenant that declared a stored job type; None for one of the installation."""
+    owner = job_type.partition(MARK)[2]
+    return int(owner) if owner.isascii() and owner.isdecimal() and len(owner) < 19 else None

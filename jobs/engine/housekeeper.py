@@ -19,6 +19,7 @@ from jobs.store import jobs as jobs_store
 from jobs.store.dispatch import breakers
 from jobs.store.dispatch import messages as dispatch_messages
 from jobs.store.insight import rollup
+from jobs.store.insight.series import samples
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger
 from tenants.vault.signing import retire_signing_secrets
@@ -34,6 +35,7 @@ SIGN_EVERY_SECONDS = 60.0
 ROLL_UP_EVERY_SECONDS = NAME_EVERY_SECONDS = 60.0
 #: The forecast; between two slices of it the rest of its thread has its turns.
 FORECAST_EVERY_SECONDS, FORECAST_AGAIN_SECONDS = 900.0, 0.25
+PURGE_SAMPLES_EVERY_SECONDS = 600.0
 #: What takes longer than usual and may, as it comes seldom.
 LONG = timedelta(minutes=1)
 #: A full batch means more is waiting: come back soon, but let the others have their turn first.
@@ -78,6 +80,8 @@ class Housekeeper:
                 every=FORECAST_EVERY_SECONDS,
                 again=FORECAST_AGAIN_SECONDS,
             ),
+            Step("sample queues", self._sample, every=samples.EVERY.total_seconds()),
+            Step("purge samples", self._purge_samples, every=PURGE_SAMPLES_EVERY_SECONDS),
             Step("metric tenants", partial(self._name_tenants, metric_tenants), every=NAME_EVERY_SECONDS),
             Step(
                 "purge activity", self._purge_activity, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
@@ -132,6 +136,16 @@ class Housekeeper:
 
     def _purge_activity(self, _: Any) -> bool:
         return rollup.purge(retention=self._retention)
+
+    @staticmethod
+    def _sample(_: Any) -> bool:
+        samples.take()
+        return False
+
+    @staticmethod
+    def _purge_samples(_: Any) -> bool:
+        samples.purge()
+        return False
 
     @staticmethod
     def _name_tenants(places: int, _: Any) -> bool:

@@ -17,6 +17,7 @@ from jobs.models.tally import (
     KeptForecast,
     MetricTenant,
     OwnTotal,
+    QueueSample,
 )
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.trigger import Origin, Trigger
@@ -49,6 +50,7 @@ __all__ = (
     "OwnTotal",
     "PullType",
     "Queue",
+    "QueueSample",
     "SkippedRange",
     "TargetRule",
     "TrailCheckpoint",

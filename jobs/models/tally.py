@@ -82,6 +82,27 @@ class ActivityTotal(Activity):
     pk = models.CompositePrimaryKey("tenant_id", "job_type")
 
 
+class QueueSample(models.Model):
+    """What waited and ran of a job type ('': of all), and the slots of the workers that serve it, as the leader saw it
+    every half a minute: in each step of ``step_seconds`` that begins ``at``, the most of all looks. ``slots``: of the
+    last. Kept for charts; nothing depends on it.
+    """
+
+    pk = models.CompositePrimaryKey("step_seconds", "job_type", "at")
+    step_seconds = models.PositiveIntegerField()
+    job_type = models.CharField(max_length=63)
+    at = models.DateTimeField()
+    due = models.PositiveIntegerField()
+    parked = models.PositiveIntegerField()
+    queued = models.PositiveIntegerField()
+    running = models.PositiveIntegerField()
+    slots = models.PositiveIntegerField()
+    lag_seconds = models.FloatField()
+
+    def __str__(self) -> str:
+        return f"{self.job_type} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
 class OwnTotal(models.Model):
     """What processes tell of themselves in ``/metrics``, all of them together: ``name`` is a metric's, ``labels`` the
     values of its labels, and ``kind`` says what is counted (``jobs.core.activity``: TIMES, SECONDS_SUM, a bucket).

@@ -15,7 +15,7 @@ from jobs.shapes.explain import Waits
 from jobs.shapes.job import JobShape
 from jobs.shapes.terms import Instant, Number, Seconds, ShownType
 from jobs.store.insight.outcomes import MAX_ATTEMPTS, MAX_FAILURES, WINDOWS
-from jobs.store.insight.totals import MAX_TYPES
+from jobs.store.insight.series.totals import MAX_TYPES
 from jobs.store.trail import ActorKind
 
 

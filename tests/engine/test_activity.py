@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, transaction
+from django.db.models import Sum
 
 from jobs.actions import jobs as job_actions
 from jobs.actions import triggers as trigger_actions
@@ -112,6 +113,18 @@ class TestTotals:
         activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"started": 4}})
         of_all = ActivityTotal.objects.filter(tenant_id=-1)
         assert dict(of_all.values_list("job_type", "started")) == {"noop": 3, label_of("a@9"): 4}
+
+    def test_of_all_tenants_are_by_the_minute_too(self) -> None:
+        for _ in range(2):
+            activity_store.add(
+                {NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"retried": 4}}
+            )
+        of_all = ActivityMinute.objects.filter(tenant_id=-1)
+        sums = {
+            key: of_all.filter(job_type=key).aggregate(n=Sum("started"), r=Sum("retried"))
+            for key in ("noop", label_of("a@9"))
+        }
+        assert sums == {"noop": {"n": 6, "r": None}, label_of("a@9"): {"n": None, "r": 8}}
 
     def test_know_the_types_that_tenants_declare_as_one(self) -> None:
         activity_store.add(

@@ -16,7 +16,7 @@ import pytest
 from django.db import connection
 
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
-from jobs.models.fields import new_id
+from jobs.models.fields import first_id_since, new_id
 from jobs.store import db
 from tests import factories
 from tests.store.conftest import make_new
@@ -101,10 +101,20 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "activity.roll_up": lambda s: {"hour": s.now - HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
-    "activity.of_tenant": lambda s: {
-        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+    "activity.retried_most": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "job_type": "",
         "since": s.now - 2160 * HOUR,
         "until": s.now,
+        "by_minute": False,
+        "limit": 10,
+    },
+    "activity.of_tenants": lambda s: {
+        "tenant_ids": s.tenant_ids[:1] or [1],
+        "job_type": "",
+        "since": s.now - 2160 * HOUR,
+        "until": s.now,
+        "by_minute": False,
         "bucket_seconds": 86_400,
         "limit": 190,
     },
@@ -686,6 +696,32 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "since": s.now - HOUR,
         "limit": 2_000,
     },
+    "usage.lanes": lambda s: {"tenant_ids": s.tenant_ids, "lanes": 5_000, "shown": 5_000, "limit": 100},
+    "usage.loads": lambda s: {"tenant_ids": s.tenant_ids},
+    "usage.deaths": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "after": first_id_since(s.now - 24 * HOUR),
+        "limit": 100,
+    },
+    "usage.failing_jobs": lambda s: {
+        "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
+        "after": first_id_since(s.now - 25 * HOUR),
+        "since": s.now - 24 * HOUR,
+        "limit": 2_000,
+        "jobs": 5,
+    },
+    "samples.keep": lambda s: {
+        "steps": [30, 600],
+        "rows": '[{"job_type": "", "due": 1, "parked": 0, "queued": 0, "running": 1, "slots": 4, "lag_seconds": 0.5}]',
+    },
+    "samples.series": lambda s: {
+        "step": 30,
+        "job_type": "noop",
+        "since": s.now - HOUR,
+        "until": s.now,
+        "bucket_seconds": 60,
+    },
+    "samples.purge": lambda s: {"steps": [30, 600], "kept": [HOUR, 2 * HOUR]},
     "workers.announce": lambda s: {
         "name": "w1",
         "queues": ["jobs.noop"],

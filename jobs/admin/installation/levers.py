@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -15,6 +15,7 @@ from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
 
 from jobs.actions import levers
+from jobs.admin.charts.scope import type_charts
 from jobs.admin.shared.cells import NOTHING, coloured_label, instant_cell
 from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
@@ -113,7 +114,7 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
         ),
     )
     actions_detail = ("pause", "resume", "cap")
-    change_form_outer_after_template = "admin/trail_link.html"
+    change_form_outer_after_template = "admin/jobs/queue/below.html"
 
     @button(
         "Pause",
@@ -151,6 +152,13 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
         row = self.get_object(request, unquote(str(object_id)))
         hidden = "pause" if row is None or row.paused_at else "resume"
         return [action for action in super().get_actions_detail(request, object_id) if action.path != hidden]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        if kwargs.get("obj") is not None:
+            context["charts"] = type_charts(kwargs["obj"].job_type)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def search_by_text(self, queryset: QuerySet[Queue], text: str) -> QuerySet[Queue]:
         return queryset.filter(job_type__startswith=text.replace("\0", ""))

@@ -17,6 +17,8 @@ _FIRINGS = (
     ("Attempts", "replay", "admin:jobs_attempt_changelist", "jobs.view_attempt"),
     ("Operations", "checklist", "admin:jobs_operation_changelist", "jobs.view_operation"),
 )
+#: Beside the overview.
+_AT_A_GLANCE = (("Charts", "monitoring", "console_charts", "jobs.view_trigger"),)
 _ACCESS = (
     ("Tenants", "apartment", "admin:tenants_tenant_changelist", "tenants.view_tenant"),
     ("API keys", "key", "admin:tenants_apikey_changelist", "tenants.view_apikey"),
@@ -49,7 +51,12 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         {"title": "API documentation", "icon": "api", "link": reverse("docs")},
     ]
     return [
-        {"items": [{"title": "Overview", "icon": "dashboard", "link": reverse("admin:index")}]},
+        {
+            "items": [
+                {"title": "Overview", "icon": "dashboard", "link": reverse("admin:index")},
+                *_links(request, _AT_A_GLANCE),
+            ]
+        },
         {"title": "Firings", "separator": True, "items": _links(request, _FIRINGS)},
         {"title": "Access", "separator": True, "items": _links(request, _ACCESS)},
         {"title": "Engine", "separator": True, "items": engine},

@@ -21,7 +21,7 @@ from jobs.core.states import UNFINISHED
 from jobs.models import Attempt
 from jobs.shapes.history import AttemptShape, JobStats, OneAttempt, TenantStats
 from jobs.store.insight.outcomes import WINDOWS, Figures, Window, statistics
-from jobs.store.insight.totals import totals
+from jobs.store.insight.series.totals import totals
 
 _PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 _USUAL_WINDOW = next(iter(WINDOWS))
@@ -76,7 +76,7 @@ class TenantStatsView(Endpoint):
     )
     def get(self, request: Request) -> Response:
         name, window = _window_of(request)
-        found = totals(tenant_id=self.tenant.id, window=window)
+        found = totals(tenant_ids=[self.tenant.id], window=window)
         return Response(
             TenantStats.of(
                 {

@@ -44,6 +44,12 @@ WINDOWS = {
     "7d": Window(timedelta(days=7), bucket=timedelta(hours=6), slices=6, limit=601),
     "90d": Window(timedelta(days=90), bucket=timedelta(days=1), slices=24, limit=61),
 }
+#: What charts are drawn of; of what lies close they show minutes.
+SPANS = {
+    "1h": Window(timedelta(hours=1), bucket=timedelta(minutes=1), slices=1, limit=61),
+    "6h": Window(timedelta(hours=6), bucket=timedelta(minutes=10), slices=10, limit=61),
+    **WINDOWS,
+}
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """Usage: what a tenant has in flight and what it got lately. Bounded reads by indexes that are there for others."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,12 @@ SHARE_WINDOW = timedelta(seconds=60)
 WAIT_WINDOW = timedelta(minutes=5)
 #: Ids are stamped by processes' clocks, which may be off; what was started when is told by the database's.
 _CLOCKS_APART = timedelta(hours=1)
+#: So many lanes of a tenant are looked at, and so many triggers counted in each; in a list of tenants fewer.
+MAX_LANES, MAX_SHOWN_LANES, MAX_OF_LANE = 1_000, 50, 1_000
+MAX_LISTED_LANES, MAX_LISTED = 5_000, 100
+#: What of the past is looked at for what failed.
+LATELY = timedelta(hours=24)
+MAX_FAILED_ATTEMPTS, MAX_FAILING_JOBS = 2_000, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +62,48 @@ def recent(tenant_id: int) -> Recent:
         own_starts=latest.own_starts,
         waits=tuple(waits) if waited else None,
         waited=waited,
+    )
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a tenant stands in a list of them. ``due``, ``dead``: counted to ``MAX_LISTED`` a lane, and in all."""
+
+    in_flight: int = 0
+    due: int = 0
+    oldest_seconds: float | None = None
+    dead: int = 0
+
+
+def standings(tenant_ids: Sequence[int]) -> dict[int, Standing]:
+    """How some tenants stand; a hundred of them at most. Three statements, and the time."""
+    found = {tenant_id: Standing() for tenant_id in tenant_ids}
+    ids = list(tenant_ids)
+    for row in _SQL["loads"](tenant_ids=ids):
+        found[row.tenant_id].in_flight = row.count
+    lanes = _SQL["lanes"](tenant_ids=ids, lanes=MAX_LISTED_LANES, shown=MAX_LISTED_LANES, limit=MAX_LISTED)
+    for row in lanes:
+        standing = found[row.tenant_id]
+        standing.due += row.count
+        standing.oldest_seconds = max(row.oldest_seconds, standing.oldest_seconds or 0.0)
+    after = first_id_since(database_now() - LATELY)
+    for row in _SQL["deaths"](tenant_ids=ids, after=after, limit=MAX_LISTED):
+        found[row.tenant_id].dead = row.count
+    return found
+
+
+def backlog(tenant_id: int) -> list[Any]:
+    """What is due of a tenant and waits, lane by lane, the longest wait first: rows of ``lanes``."""
+    return _SQL["lanes"](tenant_ids=[tenant_id], lanes=MAX_LANES, shown=MAX_SHOWN_LANES, limit=MAX_OF_LANE)
+
+
+def failing_jobs(tenant_id: int) -> list[Any]:
+    """The jobs of a tenant that failed most lately: rows of ``failing_jobs``."""
+    since = database_now() - LATELY
+    return _SQL["failing_jobs"](
+        tenant_id=tenant_id,
+        after=first_id_since(since - _CLOCKS_APART),
+        since=since,
+        limit=MAX_FAILED_ATTEMPTS,
+        jobs=MAX_FAILING_JOBS,
     )

@@ -1,12 +1,13 @@
--- Counts of what happened, by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Their
--- columns are the KINDS of jobs/core/activity.py (jobs/store/db.py: LISTS); null: it did not happen. Nothing of the engine
+-- Counts of what happened, by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Tenant -1
+-- stands for all tenants together, so that no chart of all sums the rows of each. Their columns are the KINDS of jobs/core/activity.py (jobs/store/db.py: LISTS); null: it did not happen. Nothing of the engine
 -- depends on them.
 
 -- name: add
--- Add a process's counts to the present minute and to the totals. In the totals the types that tenants declare are one,
--- tenants without series of their own are tenant 0, and all tenants together are tenant -1. Nothing depends on it, so its
--- commit does not wait for the disk.
--- Rows are locked in the order of their keys, so that two processes that add to the same ones never deadlock.
+-- Add a process's counts to the present minute and to the totals. In the totals, and of all tenants together, the types
+-- that tenants declare are one; tenants without series of their own are tenant 0 of the totals. Nothing depends on it, so
+-- its commit does not wait for the disk.
+-- Rows are locked in the order of their keys, so that two processes that add to the same ones never deadlock; those that
+-- every process adds to come last, and are held the shortest.
 -- locks: rows of the minute, then of the totals; lock_timeout
 -- index: primary keys
 -- plan: kept
@@ -29,7 +30,14 @@ INSERT INTO jobs_activityminute AS kept (minute, tenant_id, job_type,
     @each kind: {kind}@)
 SELECT date_trunc('minute', carillon_now(), 'UTC'), tenant_id, job_type,
     @each kind: {kind}@
-FROM given ORDER BY tenant_id, job_type
+FROM (SELECT tenant_id, job_type,
+    @each kind: {kind}@
+      FROM given
+      UNION ALL
+      SELECT -1, CASE WHEN strpos(job_type, '@') > 0 THEN %(declared_types)s ELSE job_type END AS label,
+    @each kind: sum({kind})::bigint AS {kind}@
+      FROM given GROUP BY label) counted
+ORDER BY tenant_id < 0, tenant_id, job_type
 ON CONFLICT (minute, tenant_id, job_type) DO UPDATE SET
     @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@;
 
@@ -72,13 +80,15 @@ FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WH
                       '2000-01-01Z') AS since) rolled, LATERAL (
     SELECT minute FROM jobs_activityminute WHERE minute >= rolled.since ORDER BY minute LIMIT 1) first;
 
--- name: of_tenant
--- What happened of one tenant in a window: the sums of its hours, and of the minutes that were not rolled up yet, by
--- bucket and by job type. Each hour and each minute is looked up by its key, so it costs the same whatever others did.
+-- name: of_tenants
+-- What happened of tenants in a window, of one job type or ('') of all: the sums of their hours, and of the minutes that
+-- were not rolled up yet, by bucket and by job type; by_minute: of the minutes alone, which are kept for two days. Each
+-- hour and each minute is looked up by its key, so it costs the same whatever others did.
 -- index: primary keys
 -- returns: bucket (from since on) or job_type, the busiest types first, %(limit)s rows at most; and the sum of each kind
 WITH rolled AS MATERIALIZED (
-    SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WHERE hour > '2000-01-01Z'
+    SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour
+                     WHERE hour > '2000-01-01Z' AND NOT %(by_minute)s
                      ORDER BY hour DESC LIMIT 1),
                     '2000-01-01Z') AS until
 ), fresh AS MATERIALIZED (
@@ -92,20 +102,50 @@ WITH rolled AS MATERIALIZED (
                                                  fresh.until - interval '1 hour'), interval '1 hour') AS s(at), LATERAL (
         SELECT job_type,
     @each kind: {kind}@
-        FROM jobs_activityhour WHERE hour = s.at AND tenant_id = %(tenant_id)s OFFSET 0) c
+        FROM jobs_activityhour WHERE hour = s.at AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+            AND (job_type = %(job_type)s OR %(job_type)s = '') OFFSET 0) c
     UNION ALL
     SELECT s.at, c.* FROM fresh, generate_series(
         least(fresh.since, %(until)s::timestamptz + interval '1 minute'), %(until)s::timestamptz, interval '1 minute'
     ) AS s(at), LATERAL (
         SELECT job_type,
     @each kind: {kind}@
-        FROM jobs_activityminute WHERE minute = s.at AND tenant_id = %(tenant_id)s OFFSET 0) c
+        FROM jobs_activityminute WHERE minute = s.at AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+            AND (job_type = %(job_type)s OR %(job_type)s = '') OFFSET 0) c
 ), sums AS (
     SELECT floor(extract(epoch FROM at - %(since)s::timestamptz) / %(bucket_seconds)s)::int AS bucket, job_type,
     @each kind: sum({kind})::bigint AS {kind}@
     FROM counted GROUP BY GROUPING SETS ((1), (job_type))
 )
 SELECT * FROM sums ORDER BY bucket NULLS LAST, started DESC NULLS LAST, job_type LIMIT %(limit)s;
+
+-- name: retried_most
+-- Which of some tenants retried most in a window, by hours as far as these are rolled up, then by minutes; by_minute: by
+-- minutes alone. Looked up by key, as of_tenants.
+-- index: primary keys
+-- returns: tenant_id, retried, most first, %(limit)s rows at most
+WITH rolled AS MATERIALIZED (
+    SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour
+                     WHERE hour > '2000-01-01Z' AND NOT %(by_minute)s
+                     ORDER BY hour DESC LIMIT 1),
+                    %(since)s::timestamptz) AS until
+), counted AS (
+    SELECT c.* FROM rolled, generate_series(%(since)s::timestamptz, least(%(until)s::timestamptz,
+                                            rolled.until - interval '1 hour'), interval '1 hour') AS s(at), LATERAL (
+        SELECT tenant_id, retried FROM jobs_activityhour
+        WHERE hour = s.at AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+            AND (job_type = %(job_type)s OR %(job_type)s = '') OFFSET 0) c
+    UNION ALL
+    SELECT c.* FROM rolled, generate_series(
+        greatest(%(since)s::timestamptz, rolled.until,
+                 date_trunc('minute', %(until)s::timestamptz - interval '2 days', 'UTC')),
+        %(until)s::timestamptz, interval '1 minute') AS s(at), LATERAL (
+        SELECT tenant_id, retried FROM jobs_activityminute
+        WHERE minute = s.at AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+            AND (job_type = %(job_type)s OR %(job_type)s = '') OFFSET 0) c
+)
+SELECT tenant_id, sum(retried)::bigint AS retried FROM counted GROUP BY tenant_id HAVING sum(retried) > 0
+ORDER BY retried DESC, tenant_id LIMIT %(limit)s;
 
 -- name: purge_minute
 -- Drop the oldest minute's counts that no partition's end takes away: it is in the default partition.
@@ -126,15 +166,15 @@ DELETE FROM jobs_activityhour WHERE hour = (
 RETURNING hour;
 
 -- name: busiest
--- The tenants with most activity in this minute and the %(minutes)s before, and those that have series of their own, active or not. No tenant
--- whose slug is "other" is among them: it would be taken for all others.
+-- The tenants with most activity in this minute and the %(minutes)s before, and those that have series of their own,
+-- active or not. No tenant whose slug is "other" is among them: it would be taken for all others.
 -- index: primary keys
 -- returns: tenant_id, count, named
 WITH recent AS MATERIALIZED (
     SELECT tenant_id, sum(coalesce(created, 0) + coalesce(dispatched, 0) + coalesce(started, 0)) AS count
     FROM jobs_activityminute
     WHERE minute = ANY(ARRAY(SELECT date_trunc('minute', carillon_now(), 'UTC') - n * interval '1 minute'
-                             FROM generate_series(0, %(minutes)s) n))
+                             FROM generate_series(0, %(minutes)s) n)) AND tenant_id > 0
     GROUP BY tenant_id
 ), wanted AS (
     SELECT tenant_id FROM jobs_metrictenant

@@ -43,6 +43,7 @@ FROM (SELECT tenant_id, job_type, skipped_misfire, skipped_coalesced, skipped_ov
              buried_permanent, buried_poison, buried_lost
       FROM jobs_activityminute
       WHERE minute > (SELECT carillon_now()) - interval '1 hour'
+        AND tenant_id > 0  -- not all tenants together
         AND coalesce(skipped_misfire, skipped_coalesced, skipped_overlap, ended_lost, buried_exhausted,
                      buried_permanent, buried_poison, buried_lost) IS NOT NULL
         AND (%(tenant_ids)s::bigint[] IS NULL OR tenant_id = ANY(%(tenant_ids)s::bigint[]))

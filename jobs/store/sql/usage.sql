@@ -40,3 +40,60 @@ WITH latest AS MATERIALIZED (
 SELECT percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (
            ORDER BY extract(epoch FROM started_at - due_at)::float) AS waits, count(*) AS waited
 FROM latest WHERE attempt_count = 1 AND started_at > %(since)s AND due_at <= started_at;
+
+-- name: lanes
+-- What is due of some tenants and waits in dispatch's sight, from lane to lane as dispatch's sweep: of %(lanes)s lanes, the
+-- %(shown)s that wait longest, each counted to %(limit)s.
+-- index: trigger_lane
+-- returns: tenant_id, job_type, priority, count, oldest_seconds, oldest_id; the longest wait first
+WITH RECURSIVE lane AS (
+    SELECT first.* FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
+        SELECT id, tenant_id, job_type, priority, due_at FROM jobs_trigger
+        WHERE tenant_id = whose.id AND phase IN ('pending', 'retrying') AND NOT held
+        ORDER BY job_type, priority, due_at LIMIT 1) first
+    UNION ALL
+    SELECT following.* FROM lane, LATERAL (
+        SELECT id, tenant_id, job_type, priority, due_at FROM jobs_trigger t
+        WHERE t.tenant_id = lane.tenant_id AND t.phase IN ('pending', 'retrying') AND NOT t.held
+          AND (t.job_type, t.priority) > (lane.job_type, lane.priority)
+        ORDER BY t.job_type, t.priority, t.due_at LIMIT 1) following
+)
+SELECT longest.tenant_id, longest.job_type, longest.priority, counted.count,
+       extract(epoch FROM (SELECT carillon_now()) - longest.due_at)::float AS oldest_seconds, longest.id AS oldest_id
+FROM (SELECT * FROM (SELECT * FROM lane LIMIT %(lanes)s) known WHERE due_at <= (SELECT carillon_now())
+      ORDER BY due_at LIMIT %(shown)s) longest, LATERAL (
+    SELECT count(*) AS count FROM (
+        SELECT FROM jobs_trigger t
+        WHERE t.tenant_id = longest.tenant_id AND t.job_type = longest.job_type AND t.priority = longest.priority
+          AND t.phase IN ('pending', 'retrying') AND NOT t.held AND t.due_at <= (SELECT carillon_now())
+        ORDER BY t.due_at LIMIT %(limit)s) c) counted
+ORDER BY longest.due_at;
+
+-- name: loads
+-- What some tenants have in flight: as much as their caps let through.
+-- index: trigger_in_flight
+-- returns: tenant_id, count
+SELECT tenant_id, count(*) AS count FROM jobs_trigger
+WHERE tenant_id = ANY(%(tenant_ids)s::bigint[]) AND phase = 'in_flight' GROUP BY tenant_id;
+
+-- name: deaths
+-- How many dead letters some tenants have of the triggers made since %(after)s, each counted to %(limit)s.
+-- index: trigger_dead
+-- returns: tenant_id, count
+SELECT whose.id AS tenant_id, counted.count FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
+    SELECT count(*) AS count FROM (
+        SELECT FROM jobs_trigger t WHERE t.tenant_id = whose.id AND t.phase = 'dead' AND t.id >= %(after)s::uuid
+        ORDER BY t.id DESC LIMIT %(limit)s) d) counted;
+
+-- name: failing_jobs
+-- Which jobs of a tenant failed most since %(since)s, of its latest %(limit)s failed attempts. Ids follow time: %(after)s
+-- only bounds the search, generously.
+-- index: jobs_attempt_failed
+-- returns: job_id, failures, error_code and failed_at (of the latest), most first, %(jobs)s rows at most
+SELECT job_id, count(*) AS failures, (array_agg(error_code ORDER BY id DESC))[1] AS error_code,
+       max(started_at) AS failed_at
+FROM (SELECT id, job_id, error_code, started_at FROM jobs_attempt
+      WHERE tenant_id = %(tenant_id)s AND error_code <> '' AND id >= %(after)s::uuid
+        AND started_at >= %(since)s::timestamptz
+      ORDER BY id DESC LIMIT %(limit)s) latest
+GROUP BY job_id ORDER BY failures DESC, failed_at DESC LIMIT %(jobs)s;

@@ -1,15 +1,23 @@
 """A tenant's page in the console: an old form reverts nothing, and what its limits do is told."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.messages import get_messages
+from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from jobs.models import ActivityMinute
 from tenants.actions import create_tenant
-from tenants.models import Tenant
+from tenants.models import OperatorBounds, Tenant
+from tests import factories
+from tests.interfaces.admin.world import press
 
 pytestmark = pytest.mark.django_db
 
@@ -125,3 +133,174 @@ class TestABurst:
         assert mine.save(rate_burst="5", rate_per_second="2").status_code == 302
         tenant.refresh_from_db()
         assert (tenant.rate_per_second, tenant.rate_burst) == (2, 5)
+
+
+class TestStanding:
+    def page(self, client: Client, tenant: Tenant) -> str:
+        return client.get(reverse("admin:tenants_tenant_change", args=[tenant.pk])).content.decode()
+
+    def test_says_what_is_late_and_why_beside_each_limit(self, tenant: Tenant, operator: Client) -> None:
+        Tenant.objects.filter(pk=tenant.pk).update(max_in_flight=2)
+        job = factories.make_job(tenant, name="mail", job_type="webhook")
+        for state in ("queued", "running", "pending", "pending"):
+            factories.make_trigger(job, state)
+        text = self.page(operator, tenant)
+        assert "2 of its firings are due, the oldest for" in text
+        assert "2 of 2 in flight" in text
+        assert "1 queued, 1 running · full" in text
+        backlog = text[text.index('id="backlog"') :]
+        assert re.search(r"webhook</td><td[^>]*>medium</td><td[^>]*>2</td>", backlog)
+
+    def test_names_what_was_skipped_and_which_jobs_fail(self, tenant: Tenant, operator: Client) -> None:
+        minute = factories.now().replace(second=0, microsecond=0)
+        ActivityMinute.objects.create(
+            minute=minute, tenant_id=tenant.pk, job_type="noop", skipped_overlap=7, retried=3
+        )
+        for name, failures in (("good", 0), ("bad", 1), ("worst", 3)):
+            job = factories.make_job(tenant, name=name)
+            for _ in range(failures):
+                factories.make_attempt(factories.make_trigger(job, "dead"), "failed", error_code="http_5xx")
+        text = self.page(operator, tenant)
+        ended = text[text.index('id="ended"') :]
+        assert re.search(r"skipped: overlap</th><td[^>]*>7<", ended)
+        worst = text[text.index('id="worst"') :]
+        rows = re.findall(r'<a class="text-link" href="[^"]+">(\w+)</a></td><td[^>]*>(\w+)</td>', worst)
+        assert rows == [("worst", "http_5xx"), ("bad", "http_5xx")]
+
+    @pytest.mark.parametrize(
+        ("status", "said"),
+        [("suspended", "It is suspended"), ("frozen", "It is frozen"), ("active", "Nothing of it is due")],
+    )
+    def test_says_what_its_status_does(
+        self, tenant: Tenant, operator: Client, status: str, said: str
+    ) -> None:
+        Tenant.objects.filter(pk=tenant.pk).update(status=status)
+        assert said in self.page(operator, tenant)
+
+    def test_is_shown_to_those_alone_who_may_see_triggers(
+        self, tenant: Tenant, staff: Callable[..., Client]
+    ) -> None:
+        assert 'id="standing"' not in self.page(staff("view_tenant"), tenant)
+        text = self.page(staff("view_tenant", "view_trigger"), tenant)
+        assert 'id="standing"' in text
+        assert "Dead letters</a>" in text
+        assert "API keys</a>" not in text[text.index('id="standing"') :]
+
+    def test_asks_as_much_for_many_rows_as_for_few(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
+        factories.make_attempt(factories.make_trigger(job, "dead"), "failed", error_code="http_5xx")
+        factories.make_trigger(job)
+        url = reverse("admin:tenants_tenant_change", args=[tenant.pk])
+        operator.get(url)
+        few = queries(operator, url)
+        for number in range(20):
+            other = factories.make_job(tenant, priority=number % 4)
+            factories.make_attempt(factories.make_trigger(other, "dead"), "failed", error_code="http_5xx")
+            factories.make_triggers(other, 3)
+        many = queries(operator, url)
+        assert len(many) <= len(few)
+        assert len(many) <= 25 + 6  # savepoints, which are no queries outside a test's transaction
+
+
+class TestTheList:
+    def test_shows_what_each_tenant_has_in_flight_due_and_dead(
+        self, tenant: Tenant, operator: Client
+    ) -> None:
+        job = factories.make_job(tenant)
+        for state in ("queued", "running", "pending", "dead", "dead", "dead"):
+            factories.make_trigger(job, state)
+        factories.make_tenant(slug="zulu")
+        text = operator.get(reverse("admin:tenants_tenant_changelist")).content.decode()
+        rows = {
+            row.slug: row.standing
+            for row in operator.get(reverse("admin:tenants_tenant_changelist")).context["cl"].result_list
+        }
+        assert (rows["acme"].in_flight, rows["acme"].due, rows["acme"].dead) == (2, 1, 3)
+        assert rows["acme"].oldest_seconds >= 1
+        assert (rows["zulu"].due, rows["zulu"].oldest_seconds) == (0, None)
+        assert "2 of 12" in text
+
+    def test_asks_as_much_for_many_tenants_as_for_few(self, tenant: Tenant, operator: Client) -> None:
+        url = reverse("admin:tenants_tenant_changelist")
+        operator.get(url)
+        few = queries(operator, url)
+        for _ in range(30):
+            factories.make_trigger(factories.make_job())
+        assert len(queries(operator, url)) == len(few)
+
+    def test_has_no_figures_for_those_who_may_not_see_triggers(
+        self, tenant: Tenant, staff: Callable[..., Client]
+    ) -> None:
+        text = staff("view_tenant").get(reverse("admin:tenants_tenant_changelist")).content.decode()
+        assert "acme" in text
+        assert "2 of 12" not in text
+        assert "0 of 12" not in text
+
+    def test_of_a_bound_operator_has_their_tenants_alone(
+        self, tenant: Tenant, staff: Callable[..., Client]
+    ) -> None:
+        other = factories.make_tenant(slug="other")
+        client = staff("view_tenant", "view_trigger")
+        bounds = OperatorBounds.objects.create(operator=User.objects.latest("pk"))
+        bounds.tenants.add(tenant)
+        rows = client.get(reverse("admin:tenants_tenant_changelist")).context["cl"].result_list
+        assert [row.slug for row in rows] == ["acme"]
+        assert client.get(reverse("admin:tenants_tenant_change", args=[other.pk])).status_code != 200
+
+
+class TestStatus:
+    @pytest.mark.parametrize(
+        ("before", "button", "after"),
+        [
+            ("active", "suspend", "suspended"),
+            ("active", "freeze", "frozen"),
+            ("frozen", "activate", "active"),
+            ("suspended", "activate", "active"),
+        ],
+    )
+    def test_is_changed_by_a_button_that_asks(
+        self, tenant: Tenant, operator: Client, before: str, button: str, after: str
+    ) -> None:
+        Tenant.objects.filter(pk=tenant.pk).update(status=before)
+        factories.make_job(tenant)
+        asked = operator.get(reverse(f"admin:tenants_tenant_{button}", args=[tenant.pk])).content.decode()
+        assert "<b>acme</b>: 1 living job, 0 in flight, 0 due." in asked
+        assert Tenant.objects.get().status == before
+        press(operator, f"tenants_tenant_{button}", tenant)
+        assert Tenant.objects.get().status == after
+
+    def test_offers_the_buttons_that_change_something(self, tenant: Tenant, operator: Client) -> None:
+        text = operator.get(reverse("admin:tenants_tenant_change", args=[tenant.pk])).content.decode()
+        assert reverse("admin:tenants_tenant_suspend", args=[tenant.pk]) in text
+        assert reverse("admin:tenants_tenant_activate", args=[tenant.pk]) not in text
+
+
+class TestAQuota:
+    @pytest.mark.parametrize(
+        ("typed", "said"),
+        [
+            (
+                {"max_in_flight": "50"},
+                "max_in_flight: 12 before, 50 now. What waited for it goes on at once.",
+            ),
+            ({"max_in_flight": "5"}, "Nothing in flight is taken back"),
+            ({"max_jobs": "5"}, "None is taken away"),
+            ({"max_backfill": "5"}, "what there is stays"),
+            (
+                {"rate_per_second": "5"},
+                "rate_per_second: none before, 5 now. Nothing in flight is taken back",
+            ),
+            ({"weight": "5"}, "Its share of the starts changes"),
+        ],
+    )
+    def test_that_changes_says_what_it_does(
+        self, tenant: Tenant, operator: Client, typed: dict[str, str], said: str
+    ) -> None:
+        answer = Page(operator, tenant).save(**typed)
+        assert any(said in str(message) for message in get_messages(answer.wsgi_request))
+
+
+def queries(client: Client, url: str) -> list[str]:
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(url).status_code == 200
+    return [query["sql"] for query in captured]

@@ -10,7 +10,8 @@ from django.db import connection
 
 from jobs.core.activity import BURIALS, DURATION_BUCKETS, LAG_BUCKETS, SKIPS, time_within
 from jobs.models import ActivityHour, ActivityMinute
-from jobs.store.insight import outcomes, rollup, totals
+from jobs.store.insight import outcomes, rollup
+from jobs.store.insight.series import totals
 from tests.factories import HOUR, MINUTE, make_tenant, now
 from tests.interfaces.api.caller import Caller, faulty_fields
 

@@ -1,12 +1,13 @@
-"""Totals: how the firings of one tenant went, read from what processes counted (``insight.activity``).
+"""Totals: how the firings of tenants went, read from what processes counted (``insight.activity``).
 
 Not from the ledger: a count stands where it happened, not where the firing was due. A firing that is replayed counts
 again.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobs.core.activity import KINDS
@@ -16,6 +17,7 @@ from jobs.store.insight.outcomes import Window, extent, patiently
 _SQL = db.queries("activity")
 #: Job types that are told of. A tenant can declare and delete any number.
 MAX_TYPES = 100
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +38,23 @@ class Totals:
         return total
 
 
-def totals(*, tenant_id: int, window: Window) -> Totals:
-    """What happened of a tenant in the window, which begins with a whole bucket (in UTC) and ends now.
+def totals(*, tenant_ids: Iterable[int], window: Window, job_type: str = "") -> Totals:
+    """What happened of some tenants, or of ``ALL_TENANTS``, in the window, which begins with a whole bucket (in UTC)
+    and ends now. ``job_type``: its stored name; '': of all.
 
-    Raises ``StatementFailed`` after ``PATIENCE``.
+    Of all tenants the types that tenants declare are one, ``DECLARED_TYPES``. Raises ``StatementFailed`` after
+    ``PATIENCE``.
     """
     since, until, count = extent(window)
     buckets: list[Counter[str]] = [Counter() for _ in range(count)]
     job_types: dict[str, Counter[str]] = {}
     with patiently():
-        rows = _SQL["of_tenant"](
-            tenant_id=tenant_id,
+        rows = _SQL["of_tenants"](
+            tenant_ids=list(tenant_ids),
+            job_type=job_type,
             since=since,
             until=until,
+            by_minute=window.bucket < _HOUR,
             bucket_seconds=round(window.bucket.total_seconds()),
             limit=count + MAX_TYPES,
         )
@@ -58,6 +64,21 @@ def totals(*, tenant_id: int, window: Window) -> Totals:
         elif len(job_types) < MAX_TYPES:
             job_types[row.job_type] = _counts(row)
     return Totals(since, until, buckets, job_types)
+
+
+def retried_most(*, tenant_ids: Iterable[int], window: Window, job_type: str, limit: int) -> dict[int, int]:
+    """How often each of some tenants retried in the window, the ``limit`` that did most. As ``totals``."""
+    since, until, _ = extent(window)
+    with patiently():
+        rows = _SQL["retried_most"](
+            tenant_ids=list(tenant_ids),
+            job_type=job_type,
+            since=since,
+            until=until,
+            by_minute=window.bucket < _HOUR,
+            limit=limit,
+        )
+    return {row.tenant_id: row.retried for row in rows}
 
 
 def _counts(row: Any) -> Counter[str]:

@@ -1,0 +1,1 @@
+"""What happened and what was seen over time: the counts of processes, and the looks of the leader."""
