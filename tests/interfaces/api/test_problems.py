@@ -8,8 +8,7 @@ from unittest.mock import patch
 import pytest
 from django.db import OperationalError, connection
 
-from jobs import limits
-from jobs.api.views import health
+from jobs import broker, limits
 from jobs.store import db
 from jobs.telemetry import Outage
 from tenants.models import ApiKey, Tenant
@@ -133,7 +132,7 @@ class TestBrokerAway:
     def test_is_told_of_as_one_outage(
         self, owner: Caller, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(health, "_broker", Outage("broker away"))
+        monkeypatch.setattr(broker, "_outage", Outage("broker away"))
         there = settings.CELERY_BROKER_URL
         settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
         for _ in range(3):
