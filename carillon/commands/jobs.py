@@ -129,9 +129,18 @@ def _act(job: str, verb: str, output: Format) -> None:
 
 
 @app.command()
-def pause(job: JobReference, output: Output = Format.table) -> None:
-    """Start nothing more of a job until it is resumed."""
-    _act(job, "pause", output)
+def pause(
+    job: JobReference,
+    reason: Annotated[str, typer.Option(help="Why; shown with the job.")] = "",
+    until: Annotated[
+        str, typer.Option(metavar="INSTANT", help="It goes on then by itself, such as 2030-01-31T02:00:00Z.")
+    ] = "",
+    output: Output = Format.table,
+) -> None:
+    """Start nothing more of a job until it is resumed, or until an instant."""
+    given = {name: value for name, value in (("reason", reason), ("until", until)) if value}
+    client = connect()
+    print_object(client.post(f"/jobs/{job_id(client, job)}/pause", given or None), output=output)
 
 
 @app.command()
@@ -177,6 +186,17 @@ def backfill(
     if beyond_retention:  # an older server does not know the field
         body["beyond_retention"] = True
     print_object(client.post(f"/jobs/{job_id(client, job)}/backfill", body), output=output)
+
+
+@app.command("cancel-backfill")
+def cancel_backfill(
+    job: JobReference,
+    backfill: Annotated[str, typer.Argument(help="Its id, as backfills lists it.")],
+    output: Output = Format.table,
+) -> None:
+    """Make nothing more of a backfill; what it has made already runs."""
+    client = connect()
+    print_object(client.post(f"/jobs/{job_id(client, job)}/backfills/{backfill}/cancel"), output=output)
 
 
 @app.command()

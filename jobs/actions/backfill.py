@@ -12,15 +12,15 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
-from jobs.actions.jobs import find_job, lock_job
+from jobs.actions.jobs import find_job, lock_job, parse_id
 from jobs.conf import engine_settings
-from jobs.core.errors import Conflict, InvalidInput, ScheduleError
+from jobs.core.errors import Conflict, InvalidInput, NotFound, ScheduleError
 from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, TICK, instant_text
 from jobs.core.schedule import each_fire_time
 from jobs.core.states import JobStatus
-from jobs.models import CatchUp, Job
+from jobs.models import CatchUp, Change, Job
 from jobs.shapes.history import BackfillShape
 from jobs.store import db, trail
 from jobs.store.catchup import ledger, walk
@@ -75,7 +75,12 @@ def backfill_job(
             raise InvalidInput(
                 {"start": "The schedule names no time between start and end; nothing would run."}
             )
-        same = backfills(job).filter(job_version=job.version, from_at=start, until_at=end).first()
+        same = (
+            backfills(job)
+            .filter(job_version=job.version, from_at=start, until_at=end)
+            .exclude(finished_at__isnull=False, cursor__lt=F("until_at"))  # it was cancelled
+            .first()
+        )
         if same is not None:
             return extent, same
         past = Past(
@@ -94,6 +99,29 @@ def backfill_job(
             trail.note_jobs({job.id: {"backfill_beyond_retention": [None, stretch]}})
         wake_beats()
         return extent, CatchUp.objects.get(id=walk.begin([past])[0])
+
+
+def cancel_backfill(*, tenant: Tenant, job_id: UUID | str, backfill_id: UUID | str) -> CatchUp:
+    """Make nothing more of a backfill; what it has made already runs. One that is finished stays as it is.
+
+    The same stretch may be asked for again: what has its trigger then is left alone. Raises ``NotFound``.
+    """
+    wanted = parse_id(backfill_id, "backfill")
+    with db.atomic():
+        job = find_job(tenant=tenant, job_id=job_id)
+        if walk.end_backfill(wanted, job_id=job.id):
+            trail.note(
+                tenant_id=tenant.id,
+                kind=Change.Kind.JOB,
+                object_id=job.id,
+                name=job.name,
+                action=Change.Action.CANCELLED,
+                changes={"backfill": [wanted, None]},
+            )
+        backfill = backfills(job).filter(id=wanted).first()
+    if backfill is None:
+        raise NotFound("There is no such backfill.")
+    return backfill
 
 
 def backfills_of(*, tenant: Tenant, job_id: UUID | str) -> QuerySet[CatchUp]:

@@ -127,6 +127,7 @@ def representation(job: Job) -> dict[str, Any]:
         **written(job),
         "status": str(job.status),
         "status_reason": job.status_reason,
+        "paused_until": instant_text(job.paused_until),
         "version": job.version,
         "next_fire_at": instant_text(job.next_fire_at if job.status == JobStatus.ACTIVE else None),
         "created_at": instant_text(job.created_at),

@@ -11,6 +11,7 @@ pausing what is paused, resuming what is active and cancelling what is cancelled
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +22,13 @@ from jobs.actions.drafts import draft_job
 from jobs.actions.overdue import materialize
 from jobs.actions.pull.types import Kinds, hold_type, own_name
 from jobs.core.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
+from jobs.core.instants import LATEST
 from jobs.core.json_rules import check_text
 from jobs.core.pull import is_pull
 from jobs.core.states import JobStatus
 from jobs.models import Change, Job, Origin, Trigger
 from jobs.models.fields import new_id
+from jobs.shapes.job import MAX_REASON
 from jobs.store import db, lifecycle, trail
 from jobs.store import jobs as job_store
 from jobs.wakeups import wake_beats
@@ -136,11 +139,25 @@ def put_job(
     raise Conflict("Other calls create and delete this job at the same time; try again.")
 
 
-def pause_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
-    """Start nothing more of this job until it is resumed; what runs finishes. Raises ``Conflict``, ``NotFound``."""
+def pause_job(
+    *,
+    tenant: Tenant,
+    job_id: UUID | str,
+    expected_version: int | None = None,
+    reason: str = "",
+    until: datetime | None = None,
+) -> Job:
+    """Start nothing more of this job until it is resumed, which happens by itself at ``until``; what runs finishes.
+
+    A job that is paused already takes on ``reason`` and ``until``, if either is given. Raises ``InvalidInput`` under
+    ``reason``, or ``until`` when that is past, ``Conflict``, ``NotFound``.
+    """
+    check_text(reason, field="reason", max_length=MAX_REASON)
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        return _unless_refused(job, statuses.pause([job]))
+        if until is not None and not database_now() < until < LATEST:
+            raise InvalidInput({"until": "Must lie in the future, before 2100."})
+        return _unless_refused(job, statuses.pause([job], reason=reason, until=until))
 
 
 def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:

@@ -48,6 +48,10 @@ PATCH = _examples(
     Back_to_the_default={"timeout_seconds": None},
 )
 STATUS = _examples(Pause={"status": "paused"}, Resume={"status": "active"})
+PAUSE = _examples(
+    Until_it_is_resumed={"reason": "The partner is being moved."},
+    Until_an_instant={"reason": "The partner is being moved.", "until": "2090-01-31T06:00:00Z"},
+)
 RUN = _examples(As_it_is={}, With_another_payload={"payload": {}})
 PREVIEW = _examples(
     Where_clocks_change={

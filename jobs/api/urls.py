@@ -29,6 +29,11 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/run", jobs.RunView.as_view(), name="job-run"),
     path("jobs/<uuid:job_id>/backfill", backfills.BackfillView.as_view(), name="job-backfill"),
     path("jobs/<uuid:job_id>/backfills", backfills.BackfillsView.as_view(), name="job-backfills"),
+    path(
+        "jobs/<uuid:job_id>/backfills/<uuid:backfill_id>/cancel",
+        backfills.BackfillCancelView.as_view(),
+        name="job-backfill-cancel",
+    ),
     path("jobs/<uuid:job_id>/status", jobs.StatusView.as_view(), name="job-status"),
     path("jobs/<uuid:job_id>/triggers", jobs.JobTriggersView.as_view(), name="job-triggers"),
     path("jobs/<uuid:job_id>/attempts", jobs.JobAttemptsView.as_view(), name="job-attempts"),

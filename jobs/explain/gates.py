@@ -42,11 +42,17 @@ def job(fact: Any) -> Gate:
     if fact.deleted_at is not None:
         return Gate("job", False, "Its job is deleted.")
     if fact.job_status not in (JobStatus.ACTIVE, JobStatus.COMPLETED):
-        why = f": {fact.status_reason.rstrip('.')}" if fact.status_reason else ""
-        return Gate("job", False, f"Its job is {fact.job_status}{why}.")
+        detail = f"Its job is {status_told(fact.job_status, fact)}."
+        return Gate("job", False, detail, opens_at=fact.paused_until)
     if fact.held and not fact.parked:
         return Gate("job", False, "It is held, as when its job was paused; resuming the job lets it go.")
     return Gate("job", True, f"Its job is {fact.job_status}.")
+
+
+def status_told(status: str, row: Any) -> str:
+    """``paused until 2030-01-31T02:00:00Z: The target answered 410 Gone``. ``row``: of a job, or the facts of one."""
+    until = f" until {moment(row.paused_until)}" if row.paused_until else ""
+    return f"{status}{until}: {row.status_reason.rstrip('.')}" if row.status_reason else f"{status}{until}"
 
 
 def tenant(fact: Any) -> Gate:

@@ -8,7 +8,7 @@ from uuid import UUID
 from jobs.actions.jobs import find_job
 from jobs.core.states import JobStatus
 from jobs.explain.gate import counted, moment
-from jobs.explain.gates import Available
+from jobs.explain.gates import Available, status_told
 from jobs.explain.trigger import Explanation, explain_trigger
 from jobs.models import CatchUp, Job
 from jobs.shapes.explain import JobExplanationShape
@@ -35,8 +35,7 @@ class JobExplanation:
         """The answer in a sentence or two."""
         job = self.job
         if job.status not in (JobStatus.ACTIVE, JobStatus.COMPLETED):
-            why = f": {job.status_reason.rstrip('.')}" if job.status_reason else ""
-            return f"The job is {job.status}{why}. Nothing of it starts."
+            return f"The job is {status_told(job.status, job)}. Nothing of it starts."
         if self.oldest is not None:
             return f"The firing of {moment(self.oldest.fact.scheduled_for)}: {self.oldest.summary}"
         running = self.unfinished["running"]

@@ -61,6 +61,8 @@ class Job(models.Model):
 
     status = models.CharField(max_length=16, choices=choices(JobStatus), default=JobStatus.ACTIVE)
     status_reason = models.CharField(max_length=500, blank=True)
+    #: Of a pause that ends by itself, when (jobs.actions.bulk.pauses).
+    paused_until = models.DateTimeField(null=True, blank=True, editable=False)
     #: Who is told of what (jobs.actions.notices); null: as the tenant says. ``watched``: on successes or retries.
     notify = models.JSONField(null=True, blank=True)
     watched = models.BooleanField(default=False, db_default=False, editable=False)
@@ -116,6 +118,10 @@ class Job(models.Model):
                 ),
                 name="job_times_between_2000_and_2100",
             ),
+            models.CheckConstraint(
+                condition=Q(paused_until__isnull=True) | Q(status="paused") & times_in_range("paused_until"),
+                name="job_paused_until_of_a_pause",
+            ),
         )
         indexes = (
             # store/sql/jobs.sql: take_due — the jobs whose next instant enters the look-ahead window.
@@ -139,6 +145,12 @@ class Job(models.Model):
                 fields=("tenant", "status", "-id"),
                 condition=Q(deleted_at__isnull=True, status__in=("paused", "completed", "cancelled")),
                 name="job_at_rest",
+            ),
+            # store/sql/jobs.sql: pauses_over — pauses that end by themselves, the first to end first.
+            models.Index(
+                fields=("paused_until",),
+                condition=Q(paused_until__isnull=False),
+                name="job_paused_until",
             ),
         )
 

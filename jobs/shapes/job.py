@@ -18,6 +18,8 @@ from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape
 from jobs.shapes.terms import Between, Instant, Line, Text
 
 MAX_NAME = 200
+#: Of why a job is paused.
+MAX_REASON = 500
 NAME = Line(MAX_NAME)
 #: What a caller may bring a job to.
 STATUSES = ("active", "paused", "cancelled")
@@ -38,7 +40,7 @@ class Definition(Shape):
         "schedule": 'Is required, such as {"type": "cron", "cron": "0 2 * * *", "timezone": "UTC"}.',
         "status": "Is not part of the definition; use pause, resume or cancel.",
         **dict.fromkeys(
-            ("id", "status_reason", "version", "next_fire_at", "created_at", "updated_at"),
+            ("id", "status_reason", "paused_until", "version", "next_fire_at", "created_at", "updated_at"),
             "Cannot be written; leave it out.",
         ),
         **dict.fromkeys(
@@ -185,6 +187,8 @@ class JobShape(Definition):
     misfire_policy: MisfirePolicy
     status: JobStatus
     status_reason: str
+    paused_until: Instant | None = Field(...)
+    """When a pause ends by itself; null: when it is resumed."""
     version: int
     next_fire_at: Instant | None = Field(...)
     """The next firing; null when none is ahead or the job is not active."""
@@ -198,6 +202,14 @@ class Status(Shape):
     drops_null = True
     hints = {"status": f"Must be one of {', '.join(STATUSES)}."}
     status: Literal[STATUSES]  # type: ignore[valid-type]
+
+
+class Pause(Shape):
+    drops_null = True
+    reason: Annotated[str, Line(MAX_REASON, blank=True)] = ""
+    """Why; shown as the job's status_reason."""
+    until: Instant | None = None
+    """It is resumed then by itself."""
 
 
 class Run(Shape):

@@ -120,12 +120,43 @@ def pause_broken(*, job_id: UUID, reason: str) -> None:
         note_versions([row.id for row in _SQL["pause_broken"](id=job_id, reason=reason)])
 
 
-def set_status(next_fire_ats: Mapping[UUID, datetime | None], *, status: str, now: datetime) -> None:
-    """Bring jobs to a status as of ``now``, each with its next instant. ``note_versions`` is to follow."""
+def set_status(
+    next_fire_ats: Mapping[UUID, datetime | None],
+    *,
+    status: str,
+    now: datetime,
+    sinces: Mapping[UUID, datetime] | None = None,
+    reason: str = "",
+    paused_until: datetime | None = None,
+) -> None:
+    """Bring jobs to a status as of ``now``, or each as of its instant in ``sinces``, each with its next instant.
+
+    ``note_versions`` is to follow.
+    """
     if next_fire_ats:
         _SQL["set_status"](
-            ids=list(next_fire_ats), next_fire_ats=list(next_fire_ats.values()), status=str(status), now=now
+            ids=list(next_fire_ats),
+            next_fire_ats=list(next_fire_ats.values()),
+            updated_ats=[(sinces or {}).get(job_id, now) for job_id in next_fire_ats],
+            status=str(status),
+            reason=reason,
+            paused_until=paused_until,
         )
+
+
+def pauses_over(*, limit: int) -> list[Any]:
+    """Ids and tenants of jobs whose pause has come to its end, the first to end first. Locks nothing."""
+    return _SQL["pauses_over"](limit=limit)
+
+
+def hold_paused(job_ids: Sequence[UUID]) -> list[UUID]:
+    """Lock those of the jobs whose pause is over still, until the transaction ends; what is locked is left out."""
+    return [row.id for row in _SQL["hold_paused"](ids=list(job_ids))]
+
+
+def refuse_end_of_pause(job_id: UUID, *, reason: str) -> None:
+    """Let a locked job stay paused, for that reason."""
+    _SQL["end_of_pause_refused"](id=job_id, reason=reason)
 
 
 def note_versions(job_ids: Sequence[UUID]) -> None:

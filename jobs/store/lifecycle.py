@@ -40,9 +40,15 @@ def paused_since(*, job_ids: Sequence[UUID]) -> dict[UUID, datetime]:
     return {row.id: row.paused_at for row in _SQL["paused_since"](job_ids=list(job_ids))}
 
 
-def skip_paused(pauses: Mapping[UUID, datetime], *, now: datetime) -> int:
-    """Skip what fell due from the beginning of each job's pause, as ``paused_since`` has it, to ``now``: how many."""
-    rows = _SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), now=now)
+def skip_paused(
+    pauses: Mapping[UUID, datetime], *, now: datetime, ends: Mapping[UUID, datetime] | None = None
+) -> int:
+    """Skip what fell due from the beginning of each job's pause, as ``paused_since`` has it, to its end: how many.
+
+    ``ends``: when the pauses ended that ended before ``now``.
+    """
+    over_ats = [(ends or {}).get(job_id, now) for job_id in pauses]
+    rows = _SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), over_ats=over_ats)
     activity.count(rows, SKIPS["paused"])
     return _noted(rows)
 

@@ -27,6 +27,8 @@ BEYOND_A_SCHEMA = [
     (r".*", r"cursor", "A cursor is the server's own text: take it from a page."),
     (r".*", r"(filter\.)?(scheduled_for|created|updated)_(after|before)", _TIMES),
     (r"jobs_list", r"ordering", "With name_prefix it is by name; parameters cannot depend on each other."),
+    (r"jobs_pause", r"until", _TIMES),
+    (r"jobs_pause", r"reason", _PRINTABLE),
     (r"jobs_backfill", r"start|end", _TIMES + " The stretch must be in order and hold a firing of the job."),
     (
         r"jobs_(create|bulk|update|put_by_name)",

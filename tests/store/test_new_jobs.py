@@ -49,6 +49,7 @@ UNUSUAL: dict[str, Any] = {
     "max_catchup": 9,
     "status": "paused",
     "status_reason": "because",
+    "paused_until": MOMENT + timedelta(days=3),
     "notify": {"on": ["dead"]},
     "watched": True,
     "pause_after_failures": 5,

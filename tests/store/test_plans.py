@@ -197,6 +197,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "dones": s.some(True),
     },
     "catchup.end_jobs": lambda s: {"job_ids": s.job_ids},
+    "catchup.end_backfill": lambda s: {"id": one(s.ids), "job_id": one(s.job_ids)},
     "catchup.give_up": lambda s: {"ids": s.ids},
     "clocks.compare": lambda s: {
         "name": "w1",
@@ -521,9 +522,14 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.set_status": lambda s: {
         "ids": s.job_ids,
         "next_fire_ats": [s.now] * len(s.job_ids),
+        "updated_ats": [s.now] * len(s.job_ids),
         "status": "paused",
-        "now": s.now,
+        "reason": "why",
+        "paused_until": s.now,
     },
+    "jobs.pauses_over": lambda s: {"limit": 250},
+    "jobs.hold_paused": lambda s: {"ids": s.job_ids},
+    "jobs.end_of_pause_refused": lambda s: {"id": one(s.job_ids), "reason": "why"},
     "jobs.note_versions": lambda s: {"ids": s.job_ids},
     "jobs.pause_broken": lambda s: {"id": one(s.job_ids), "reason": "why"},
     "jobs.insert": lambda s: {
@@ -553,7 +559,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.skip_paused": lambda s: {
         "job_ids": s.job_ids,
         "paused_ats": [s.now] * len(s.job_ids),
-        "now": s.now,
+        "over_ats": [s.now] * len(s.job_ids),
     },
     "lifecycle.withdraw_future": lambda s: {"job_ids": s.job_ids, "now": s.now},
     "lifecycle.restamp": lambda s: {

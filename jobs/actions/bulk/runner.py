@@ -1,4 +1,5 @@
-"""The thread of a beat that carries operations on. It needs no leader: whoever takes an operation's row has it.
+"""The thread of a beat that carries operations on, and resumes jobs whose pause is over. It needs no leader: whoever
+takes an operation's row, or a job's, has it.
 
 It rests between two slices, so that dispatch gets at the tenant and the process at its own work.
 """
@@ -8,6 +9,7 @@ import time
 from datetime import timedelta
 
 from jobs.actions.bulk.operations import Select, advance
+from jobs.actions.bulk.pauses import end_pauses
 from jobs.store import db, operations
 from jobs.telemetry import get_logger
 
@@ -33,13 +35,29 @@ class Runner:
 
     def _run(self) -> None:
         while True:
+            # Neither keeps the other from its turn. A thread that ends is missed by nobody.
             try:
-                rest = self.turn()
+                rest = self.resume()
             except Exception:
-                # A thread that ends is missed by nobody.
-                log.exception("operations failed")
+                log.exception("pauses failed")
                 rest = IDLE_SECONDS
+            try:
+                rest = min(rest, self.turn())
+            except Exception:
+                log.exception("operations failed")
             time.sleep(rest)
+
+    def resume(self) -> float:
+        """Resume a batch of jobs whose pause is over. Returns the seconds to rest."""
+        began = time.monotonic()
+        try:
+            db.bound(statements=MAX_STATEMENT)
+            busy = end_pauses()
+        except db.DISCONNECTED as error:
+            db.note_away(error, what="pauses")
+            db.disconnect()
+            return IDLE_SECONDS
+        return (time.monotonic() - began) * REST if busy else IDLE_SECONDS
 
     def turn(self) -> float:
         """One slice, if there is one to do. Returns the seconds to rest. A database that is away is waited out."""

@@ -27,19 +27,26 @@ Refusals = dict[UUID, str]
 _ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
 
 
-def pause(jobs: Sequence[Job]) -> Refusals:
-    """Start nothing more of these until they are resumed; what runs finishes."""
+def pause(jobs: Sequence[Job], *, reason: str = "", until: datetime | None = None) -> Refusals:
+    """Start nothing more of these until they are resumed, which happens by itself at ``until``; what runs finishes.
+
+    What is paused already takes on the ``reason`` and ``until``, if either is given.
+    """
     refusals = _refusals(jobs, _ENDED, "be paused")
     pausing = _others(jobs, JobStatus.PAUSED, refusals)
     if pausing:
         lifecycle.hand_back(job_ids=_ids(pausing))
         lifecycle.hold(job_ids=_ids(pausing), held=True)
-        _set(pausing, JobStatus.PAUSED, now=database_now())
+    if reason or until is not None:
+        pausing += [job for job in jobs if job.status == JobStatus.PAUSED]
+    if pausing:
+        _set(pausing, JobStatus.PAUSED, now=database_now(), reason=reason, until=until)
     return refusals
 
 
 def resume(jobs: Sequence[Job]) -> Refusals:
-    """Let these go on from now: what fell due meanwhile is ``skipped: paused``.
+    """Let these go on from now, or from the end that was set for their pause if that is past: what fell due before is
+    ``skipped: paused``.
 
     Refused to what is cancelled or completed, and to what has a schedule that can no longer be computed.
     """
@@ -49,19 +56,29 @@ def resume(jobs: Sequence[Job]) -> Refusals:
         return refusals
     now, debts, resuming = database_now(), [], []
     pauses = lifecycle.paused_since(job_ids=_ids(paused))
+    ends = {job.id: _end_of_pause(job, now) for job in paused}
     for job in paused:
         try:
-            debts.append(owed(job=job, now=now, paused_at=pauses[job.id]))
-            job.next_fire_at = next_fire(definitions.schedule_of(job), after=now)
+            debts.append(owed(job=job, now=ends[job.id], paused_at=pauses[job.id]))
+            job.next_fire_at = next_fire(definitions.schedule_of(job), after=ends[job.id])
             resuming.append(job)
         except ScheduleError as error:
             refusals[job.id] = str(error)
     record(debts)
-    lifecycle.skip_paused({job.id: pauses[job.id] for job in resuming}, now=now)
+    lifecycle.skip_paused({job.id: pauses[job.id] for job in resuming}, now=now, ends=ends)
     lifecycle.hold(job_ids=_ids(resuming), held=False)
     wake_beats()
-    _set(resuming, JobStatus.ACTIVE, now=now)
+    _set(resuming, JobStatus.ACTIVE, now=now, sinces=ends)
     return refusals
+
+
+def _end_of_pause(job: Job, now: datetime) -> datetime:
+    """What falls due between the end that was set and the resumption is not lost, however late a beat comes to it.
+
+    The timeline does not go back behind an edit.
+    """
+    until = job.paused_until
+    return now if until is None else min(now, max(until, job.updated_at))
 
 
 def cancel(jobs: Sequence[Job]) -> Refusals:
@@ -124,8 +141,24 @@ def _ids(jobs: Sequence[Job]) -> list[UUID]:
     return [job.id for job in jobs]
 
 
-def _set(jobs: Sequence[Job], status: JobStatus, *, now: datetime) -> None:
+def _set(
+    jobs: Sequence[Job],
+    status: JobStatus,
+    *,
+    now: datetime,
+    sinces: Mapping[UUID, datetime] | None = None,
+    reason: str = "",
+    until: datetime | None = None,
+) -> None:
     for job in jobs:
-        job.status, job.status_reason, job.updated_at = status, "", now
-    job_store.set_status({job.id: job.next_fire_at for job in jobs}, status=status, now=now)
+        job.status, job.status_reason, job.paused_until = status, reason, until
+        job.updated_at = (sinces or {}).get(job.id, now)
+    job_store.set_status(
+        {job.id: job.next_fire_at for job in jobs},
+        status=status,
+        now=now,
+        sinces=sinces,
+        reason=reason,
+        paused_until=until,
+    )
     job_store.note_versions(_ids(jobs))

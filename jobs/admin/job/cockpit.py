@@ -13,6 +13,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from jobs.admin.job.backfills import backfills
 from jobs.admin.job.times import next_instants, schedule_text
 from jobs.admin.shared.cells import (
     duration_cell,
@@ -23,13 +24,15 @@ from jobs.admin.shared.cells import (
     trigger_link,
 )
 from jobs.admin.shared.marks import range_mark, strip, trigger_mark
-from jobs.core.states import AttemptState, TriggerState
+from jobs.core.states import AttemptState, JobStatus, TriggerState
 from jobs.core.timezones import load_zone
 from jobs.explain import explain_job
 from jobs.explain.blockers import skipping
+from jobs.explain.changes import paused_by
 from jobs.explain.gate import counted
 from jobs.explain.job import JobExplanation
 from jobs.models import Attempt, Job, SkippedRange, Trigger
+from jobs.store.lifecycle import paused_since
 from tenants.clock import database_now
 
 MAX_FIRINGS = 90
@@ -62,7 +65,10 @@ def cockpit(job: Job) -> dict[str, Any]:
     explanation = None if job.deleted_at else explain_job(tenant=job.tenant, job_id=job.id)
     return {
         "status": state_label("deleted" if job.deleted_at else job.status, job.status_reason),
+        "name": job.name,
+        "version": job.version,
         "tenant": job.tenant.slug,
+        "pause": _pause(job, now=now) if job.status == JobStatus.PAUSED and not job.deleted_at else None,
         "why": explanation.summary if explanation else "",
         "blockers": _blockers(job, explanation, latest, now=now),
         "failure": _failure(latest, now=now),
@@ -81,7 +87,22 @@ def cockpit(job: Job) -> dict[str, Any]:
         "strip": _strip(latest, ranges),
         "figures": figures(latest),
         "recent": _recent(latest, ranges, now=now),
+        "backfills": backfills(job, now=now),
+        "job_id": job.id,
         "all_triggers_url": f"{reverse('admin:jobs_trigger_changelist')}?q={job.id}",
+    }
+
+
+def _pause(job: Job, *, now: datetime) -> dict[str, Any]:
+    """Since when, by whom, why and until when it is paused."""
+    since = paused_since(job_ids=[job.id])[job.id]
+    return {
+        "since": moment_cell(since, now=now),
+        "since_exactly": instant_cell(since),
+        "by": paused_by(job),
+        "reason": job.status_reason,
+        "until": moment_cell(job.paused_until, now=now) if job.paused_until else "",
+        "until_exactly": instant_cell(job.paused_until, zone=load_zone(job.timezone)),
     }
 
 

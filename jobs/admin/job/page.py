@@ -66,7 +66,17 @@ class JobAdmin(JobButtons, UncountedAdmin):
     search_fields = ("id",)
     search_help_text = "Exact id, or how the name begins"
     fetched = ("tenant",)
-    actions_detail = ("run_now", "pause", "resume", "cancel", "delete_for_good")
+    actions_detail = (
+        "run_now",
+        "backfill",
+        "cancel_backfill",
+        "pause",
+        "resume",
+        "clone",
+        "restore",
+        "cancel",
+        "delete_for_good",
+    )
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
     change_form_outer_after_template = "admin/trail_link.html"

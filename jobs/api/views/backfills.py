@@ -59,3 +59,16 @@ class BackfillsView(Endpoint):
 
     def present(self, row: Any) -> Any:
         return actions.representation(row)
+
+
+class BackfillCancelView(Endpoint):
+    @endpoint(
+        "Make nothing more of a backfill; what it has made already runs",
+        responses={200: BackfillShape},
+        problems=(404,),
+        operation_id="jobs_backfill_cancel",
+    )
+    def post(self, request: Request, job_id: UUID, backfill_id: UUID) -> Response:
+        self.refuse_body()
+        backfill = actions.cancel_backfill(tenant=self.tenant, job_id=job_id, backfill_id=backfill_id)
+        return Response(actions.representation(backfill))

@@ -28,7 +28,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text
 from jobs.models import Attempt, Job, SkippedRange, Trigger
 from jobs.shapes.history import OF_HISTORY, AttemptShape, OneJob, SkippedRangeShape, TriggerShape
-from jobs.shapes.job import Changes, Definition, JobShape, Replacement, Run, Status
+from jobs.shapes.job import Changes, Definition, JobShape, Pause, Replacement, Run, Status
 from jobs.shapes.terms import LINE
 from jobs.store import db
 from jobs.store.insight import outcomes
@@ -220,18 +220,22 @@ class _JobActionView(Endpoint):
         return answer(type(self).verb(tenant=self.tenant, job_id=job_id, expected_version=version))
 
 
-class PauseView(_JobActionView):
-    verb = staticmethod(actions.pause_job)
-
+class PauseView(Endpoint):
     @endpoint(
-        "Start nothing more of a job until it is resumed",
+        "Start nothing more of a job until it is resumed, or until an instant",
+        request=Pause,
         responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
+        examples=examples.PAUSE,
         operation_id="jobs_pause",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        return self.act(job_id)
+        wanted = dict(Pause.read(self.body()))
+        version = expected_version(request, tenant=self.tenant)
+        return answer(
+            actions.pause_job(tenant=self.tenant, job_id=job_id, expected_version=version, **wanted)
+        )
 
 
 class ResumeView(_JobActionView):

@@ -59,7 +59,7 @@ def _of(event: Any, *, count: int) -> list[Notice]:
     word, wanted = WORDS.get(event.kind), event.job_notify or event.tenant_notify
     if word is None or not wanted or word not in wanted["on"]:
         return []
-    if word == "paused" and not event.data.get("reason"):
+    if word == "paused" and (event.data.get("requested") or not event.data.get("reason")):
         return []  # a caller or an operator paused it, and knows
     key = f"notice:{event.xid}-{event.id}"
     found = []

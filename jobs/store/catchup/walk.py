@@ -141,6 +141,11 @@ def end(*, job_ids: Sequence[UUID]) -> None:
     _SQL["end_jobs"](job_ids=list(job_ids))
 
 
+def end_backfill(backfill_id: UUID, *, job_id: UUID) -> bool:
+    """Let nothing more of an unfinished backfill of the job be made. Returns whether there was such a one."""
+    return bool(_SQL["end_backfill"](id=backfill_id, job_id=job_id))
+
+
 def hold(*, job_ids: Sequence[UUID]) -> None:
     """Keep the leader's steps away from the jobs' catch-up until the transaction ends; waits for one at work on it.
 

@@ -198,6 +198,15 @@ WHERE id = ANY(ARRAY(
             SELECT id FROM jobs_catchup WHERE job_id = w.job_id AND finished_at IS NULL AND reason = '' OFFSET 0) c))
   AND finished_at IS NULL AND reason = '';
 
+-- name: end_backfill
+-- Stop one backfill of a job: what it has made goes its way, nothing more of it is made. Waits for a step that holds it.
+-- locks: the catch-up's row, waits (request)
+-- index: primary key
+-- returns: id
+UPDATE jobs_catchup SET finished_at = carillon_clock()
+WHERE id = %(id)s AND job_id = %(job_id)s AND origin = 'backfill' AND finished_at IS NULL
+RETURNING id;
+
 -- name: give_up
 -- End catch-up whose schedule can no longer be computed, so that its firings are unknown.
 -- locks: catch-up rows, SKIP LOCKED

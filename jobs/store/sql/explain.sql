@@ -11,7 +11,7 @@
 -- returns: one row, or none when the tenant has no such trigger
 WITH fact AS MATERIALIZED (
     SELECT t.*, t.state IN ('pending', 'queued', 'running', 'retrying') AS unfinished, j.status AS job_status,
-           j.status_reason, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
+           j.status_reason, j.paused_until, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
            j.concurrency_key AS key, j.target, j.retry_policy, j.delivery, j.timeout, j.misfire_grace,
            j.catchup_window, tenant.slug AS tenant, tenant.status AS tenant_status,
            tenant.max_in_flight AS tenant_max_in_flight, tenant.rate_per_second, tenant.rate_burst,
@@ -20,7 +20,7 @@ WITH fact AS MATERIALIZED (
         SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, reason, held, parked, parked_until,
                parked_for, fence, attempt_count, budget_start, worker, lease_expires_at, cancel_requested, queued_at, started_at, finished_at
         FROM jobs_trigger WHERE id = %(id)s AND tenant_id = %(tenant_id)s) t, LATERAL (
-        SELECT status, status_reason, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
+        SELECT status, status_reason, paused_until, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
                concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window
         FROM jobs_job WHERE id = t.job_id OFFSET 0) j, LATERAL (
         SELECT slug, status, max_in_flight, rate_per_second, rate_burst, disabled_types, circuit_breaker

@@ -80,13 +80,40 @@ WHERE status = 'active'
 RETURNING id;
 
 -- name: set_status
--- Bring jobs to a status, each with its next instant, under the caller's locks.
+-- Bring jobs to a status, each with its next instant and since when, under the caller's locks.
 -- locks: job rows, held by the action
 -- index: primary key
 UPDATE jobs_job j SET
-    status = %(status)s, status_reason = '', next_fire_at = n.next_fire_at, updated_at = %(now)s
-FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fire_at)
+    status = %(status)s, status_reason = %(reason)s, paused_until = %(paused_until)s, next_fire_at = n.next_fire_at,
+    updated_at = n.updated_at
+FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[], %(updated_ats)s::timestamptz[])
+     AS n(id, next_fire_at, updated_at)
 WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
+
+-- name: pauses_over
+-- Jobs whose pause has come to the end that was set for it, the first to end first. Nothing is locked.
+-- index: job_paused_until
+-- returns: id, tenant_id
+SELECT id, tenant_id FROM jobs_job
+WHERE paused_until IS NOT NULL AND paused_until <= carillon_clock()
+ORDER BY paused_until LIMIT %(limit)s;
+
+-- name: hold_paused
+-- Those of these jobs whose pause is over still, locked until the transaction ends. What another action or beat is at
+-- is left to it.
+-- locks: job rows, SKIP LOCKED
+-- index: primary key
+-- returns: id
+SELECT id FROM jobs_job
+WHERE id = ANY(%(ids)s::uuid[]) AND paused_until IS NOT NULL AND paused_until <= carillon_clock()
+ORDER BY id
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: end_of_pause_refused
+-- A job that cannot be resumed, as its schedule can no longer be computed, stays paused for that reason.
+-- locks: job rows, held by the caller
+-- index: primary key
+UPDATE jobs_job SET paused_until = NULL, status_reason = left(%(reason)s, 500) WHERE id = %(id)s;
 
 -- name: note_versions
 -- Put the jobs' present schedule and status on their timeline, from the moment they were changed: whatever changes
@@ -112,14 +139,14 @@ WITH signed AS MATERIALIZED (
         id, tenant_id, name, labels, job_type, payload, target, schedule_type, cron_expression, cron_dialect, timezone,
         "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
         overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup, status,
-        status_reason, notify, watched, pause_after_failures, version, next_fire_at, created_at, updated_at,
+        status_reason, paused_until, notify, watched, pause_after_failures, version, next_fire_at, created_at, updated_at,
         deleted_at)
     SELECT (job).id, (job).tenant_id, (job).name, (job).labels, (job).job_type, (job).payload, (job).target,
            (job).schedule_type, (job).cron_expression, (job).cron_dialect, (job).timezone, (job)."interval", (job).run_at,
            (job).starts_at, (job).ends_at, (job).dst_policy, (job).jitter, (job).priority, (job).timeout, (job).delivery,
            (job).retry_policy, (job).overlap_policy, (job).max_concurrent, (job).concurrency_key, (job).misfire_policy,
-           (job).misfire_grace, (job).catchup_window, (job).max_catchup, (job).status, (job).status_reason, (job).notify,
-           (job).watched, (job).pause_after_failures, (job).version, (job).next_fire_at, (job).created_at,
+           (job).misfire_grace, (job).catchup_window, (job).max_catchup, (job).status, (job).status_reason,
+           (job).paused_until, (job).notify, (job).watched, (job).pause_after_failures, (job).version, (job).next_fire_at, (job).created_at,
            (job).updated_at, (job).deleted_at
     FROM signed, given
     ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO NOTHING

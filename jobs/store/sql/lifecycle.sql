@@ -57,9 +57,10 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id), LATERAL (
 -- returns: id, tenant_id, job_type
 UPDATE jobs_trigger t SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                           parked = false, parked_until = NULL
-FROM unnest(%(job_ids)s::uuid[], %(paused_ats)s::timestamptz[]) AS pause(job_id, paused_at)
+FROM unnest(%(job_ids)s::uuid[], %(paused_ats)s::timestamptz[], %(over_ats)s::timestamptz[])
+     AS pause(job_id, paused_at, over_at)
 WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = pause.job_id AND t.phase = 'pending' AND t.origin = 'schedule'
-  AND t.attempt_count = 0 AND t.replay_count = 0 AND t.due_at BETWEEN pause.paused_at AND %(now)s
+  AND t.attempt_count = 0 AND t.replay_count = 0 AND t.due_at BETWEEN pause.paused_at AND pause.over_at
 RETURNING t.id, t.tenant_id, t.job_type;
 
 -- name: withdraw_future

@@ -235,7 +235,9 @@ class TestJobButtons:
         press(operator, "jobs_job_pause", world.job)
         page = operator.get(reverse("admin:jobs_job_change", args=[world.job.id]))
         assert [action["title"] for action in page.context["actions_detail"]] == [
+            "Backfill",
             "Resume",
+            "Clone",
             "Cancel",
             "Delete",
         ]

@@ -14,7 +14,7 @@ from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.pull.types import declare_type
 from jobs.actions.targets import put_target
 from jobs.api.urls import urlpatterns
-from jobs.models import Installation, Job, Operation, Queue, Trigger
+from jobs.models import CatchUp, Installation, Job, Operation, Queue, Trigger
 from tenants.actions import TENANT_SCOPES, create_api_key, revoke_api_key
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.secrets import put_secret
@@ -44,6 +44,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
         200,
     ),
     ("GET", "jobs/<uuid:job_id>/backfills"): (None, 200),
+    ("POST", "jobs/<uuid:job_id>/backfills/<uuid:backfill_id>/cancel"): (None, 200),
     ("PATCH", "jobs/<uuid:job_id>/status"): ({"status": "paused"}, 200),
     ("GET", "jobs/<uuid:job_id>/triggers"): (None, 200),
     ("GET", "jobs/<uuid:job_id>/attempts"): (None, 200),
@@ -131,6 +132,7 @@ def with_ids(
     name: str,
     operation: object = MISSING,
     attempt: object = MISSING,
+    backfill: object = MISSING,
     slug: str = "missing",
     prefix: str = "missing",
 ) -> str:
@@ -140,6 +142,7 @@ def with_ids(
         "<uuid:trigger_id>": trigger,
         "<uuid:operation_id>": operation,
         "<uuid:attempt_id>": attempt,
+        "<uuid:backfill_id>": backfill,
         "<str:slug>": slug,
         "<str:prefix>": prefix,
         "<path:name>": name,
@@ -177,6 +180,18 @@ def url(owner: Caller) -> Callable[[str], str]:
         made = {
             "operation": operation.id,
             "attempt": make_attempt(trigger).id,
+            "backfill": CatchUp.objects.create(
+                job=job,
+                tenant_id=job.tenant_id,
+                job_version=1,
+                origin="backfill",
+                policy="fire_all",
+                from_at=now() - HOUR,
+                until_at=now(),
+                cursor=now() - HOUR,
+                expected=60,
+                created_at=now(),
+            ).id,
             "slug": owner.tenant.slug,
             "prefix": key.prefix,
         }
