@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
-from unfold.decorators import action
 from unfold.enums import ActionVariant
 
 from jobs.actions import jobs as actions
@@ -25,11 +24,13 @@ from tenants.clock import database_now
 
 #: The buttons that can succeed, by the job's status.
 FITTING = {
-    JobStatus.ACTIVE: ("run_now", "backfill", "pause", "clone", "cancel", "delete_for_good"),
-    JobStatus.PAUSED: ("resume", "backfill", "clone", "cancel", "delete_for_good"),
-    JobStatus.COMPLETED: ("run_now", "backfill", "clone", "delete_for_good"),
-    JobStatus.CANCELLED: ("clone", "delete_for_good"),
+    JobStatus.ACTIVE: ("run_now", "backfill", "pause", "cancel", "delete_for_good"),
+    JobStatus.PAUSED: ("resume", "backfill", "cancel", "delete_for_good"),
+    JobStatus.COMPLETED: ("run_now", "backfill", "delete_for_good"),
+    JobStatus.CANCELLED: ("delete_for_good",),
 }
+#: What may hold secrets: copied for those alone who may see it.
+_VEILED = ("payload", "notice")
 #: Names the job of which the form of a new one is a copy.
 CLONE_OF = "clone_of"
 
@@ -163,23 +164,18 @@ class JobButtons(OperableAdmin):
             expected_version=form.cleaned_data["present"],
         )
 
-    @action(description="Clone", permissions=["clone"], icon="content_copy")
-    def clone(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """The form of a new job, filled with this one's definition; nothing is written before it is sent."""
-        job = self.row(request, object_id)
-        return HttpResponseRedirect(f"{reverse('admin:jobs_job_add')}?{CLONE_OF}={job.id}")
-
-    def has_clone_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return self.has_add_permission(request)
-
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Of a clone, the definition of the job it is to be a copy of; nothing is written before it is sent."""
         wanted = request.GET.get(CLONE_OF)
         if not wanted:
             return super().get_changeform_initial_data(request)
         job = self.row(request, wanted)
         if not self.has_view_permission(request, job):
             raise PermissionDenied
-        return {"tenant": job.tenant_id} | inputs_of(job) | {"name": "", "version": None}
+        copied = inputs_of(job)
+        if not request.user.has_perm("jobs.view_payload"):  # type: ignore[union-attr]
+            copied = {name: value for name, value in copied.items() if not name.startswith(_VEILED)}
+        return {"tenant": job.tenant_id} | copied | {"name": "", "version": None}
 
     def _act(
         self,

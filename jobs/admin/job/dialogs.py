@@ -94,7 +94,8 @@ class RunForm(OfJobForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["payload"].initial = self.job.payload
+        if self.request.user.has_perm("jobs.view_payload"):  # type: ignore[union-attr]
+            self.fields["payload"].initial = self.job.payload
 
     def clean_payload(self) -> Any:
         """None where it is the job's own."""

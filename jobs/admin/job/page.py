@@ -72,7 +72,6 @@ class JobAdmin(JobButtons, UncountedAdmin):
         "cancel_backfill",
         "pause",
         "resume",
-        "clone",
         "restore",
         "cancel",
         "delete_for_good",

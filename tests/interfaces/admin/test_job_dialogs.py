@@ -150,8 +150,9 @@ class TestPause:
 class TestClone:
     def test_fills_the_form_of_a_new_job_and_writes_nothing(self, job: Job, operator: Client) -> None:
         before = Job.objects.count()
-        link = operator.get(reverse("admin:jobs_job_clone", args=[job.id]))
-        page = operator.get(link.url)
+        link = f"{reverse('admin:jobs_job_add')}?clone_of={job.id}"
+        assert link in operator.get(reverse("admin:jobs_job_change", args=[job.id])).content.decode()
+        page = operator.get(link)
         form = page.context["adminform"].form
         assert json.loads(form["payload"].value()) == {"sleep_ms": 1}
         assert form["schedule_every_seconds"].value() == 600
@@ -165,7 +166,7 @@ class TestClone:
 
 def test_dialogs_are_refused_to_those_who_may_not_write(job: Job, world: World) -> None:
     viewer = signed_in("view_job")
-    for page in ("run_now", "backfill", "pause", "cancel_backfill", "clone"):
+    for page in ("run_now", "backfill", "pause", "cancel_backfill"):
         assert press(viewer, f"jobs_job_{page}", job).status_code == 403
     assert not Trigger.objects.filter(job=job).exists()
     assert not Change.objects.filter(object_id=str(job.id), action="run").exists()
@@ -223,3 +224,16 @@ class TestVersions:
         for page in ("versions", "backfills"):
             url = reverse(f"admin:jobs_job_{page}", args=[job.id])
             assert signed_in("view_trigger").get(url).status_code == 403
+
+
+def test_payloads_are_shown_in_no_dialog_to_those_who_may_not_see_them(job: Job, world: World) -> None:
+    Job.objects.filter(id=job.id).update(
+        payload={"fail": "hush"}, notify={"on": ["dead"], "url": "https://ops.example/hush"}
+    )
+    client = signed_in("view_job", "change_job", "add_job")
+    dialog = client.get(reverse("admin:jobs_job_run_now", args=[job.id])).content.decode()
+    form = client.get(reverse("admin:jobs_job_add") + f"?clone_of={job.id}").content.decode()
+    assert "hush" not in dialog + form
+    seeing = signed_in("view_job", "change_job", "add_job", "view_payload")
+    assert "hush" in seeing.get(reverse("admin:jobs_job_run_now", args=[job.id])).content.decode()
+    assert "hush" in seeing.get(reverse("admin:jobs_job_add") + f"?clone_of={job.id}").content.decode()

@@ -237,7 +237,6 @@ class TestJobButtons:
         assert [action["title"] for action in page.context["actions_detail"]] == [
             "Backfill",
             "Resume",
-            "Clone",
             "Cancel",
             "Delete",
         ]
