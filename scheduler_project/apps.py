@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import Tags, Warning, register
+from django.db.models.signals import post_migrate
 
 
 class SchedulerProjectConfig(AppConfig):
@@ -16,9 +17,16 @@ class SchedulerProjectConfig(AppConfig):
         from scheduler_project.sessions import bound_waits
         from scheduler_project.web.logins import follow_logins
         from scheduler_project.web.requests import forget_ended_requests
+        from scheduler_project.web.sessions import follow_sessions
+        from tenants.console.groups import keep_groups
 
         bound_waits()
         follow_logins()
+        follow_sessions()
+        # After the last app: then there are permissions for all models.
+        post_migrate.connect(
+            keep_groups, sender=[*apps.get_app_configs()][-1], dispatch_uid="carillon-groups"
+        )
         forget_ended_requests()
 
 

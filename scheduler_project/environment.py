@@ -61,6 +61,19 @@ class Platform(BaseSettings):
         le=720,
         description="How long a login lasts.",
     )
+    session_idle_minutes: float = Field(
+        default=60,
+        validation_alias="CARILLON_SESSION_IDLE_MINUTES",
+        ge=0,
+        le=1440,
+        description="After so long without a click an operator is signed out; 0: never for that.",
+    )
+    environment: str = Field(
+        default="",
+        validation_alias="CARILLON_ENVIRONMENT",
+        max_length=30,
+        description="Shown on every page of the console, such as production.",
+    )
     email_url: str | None = Field(
         default=None,
         validation_alias="EMAIL_URL",
@@ -84,6 +97,7 @@ class Platform(BaseSettings):
         "flower_url",
         "trusted_proxies",
         "session_hours",
+        "session_idle_minutes",
         mode="before",
     )
     @classmethod

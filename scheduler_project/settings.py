@@ -53,10 +53,11 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "scheduler_project.web.sessions.keep_sessions",
     "scheduler_project.processes.acting.actor_middleware",
     "scheduler_project.web.logins.limit_logins",
     "jobs.admin.shared.requests.refuse_nul",
-    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -199,6 +200,7 @@ UNFOLD = {
         lambda request: static("console/times.js"),
         lambda request: static("console/copy.js"),
     ],
+    "ENVIRONMENT": "jobs.admin.shared.navigation.environment",
     "DASHBOARD_CALLBACK": "jobs.admin.overview.page.dashboard",
     "SIDEBAR": {
         "navigation": "jobs.admin.shared.navigation.navigation",

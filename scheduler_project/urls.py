@@ -23,5 +23,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^api(?:/|$)", unknown_path, name="unknown"),
 ]
 
+handler403 = "jobs.admin.shared.refusals.denied"
+handler404 = "jobs.admin.shared.refusals.missing"
 handler400 = "jobs.api.problems.bad_request"
 handler500 = "jobs.api.problems.server_error"

@@ -5,7 +5,6 @@ secret likewise. Keys are revoked, not deleted; tenants are suspended, not delet
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -33,21 +32,20 @@ from tenants.actions import (
 from tenants.console import ConsoleAdmin, back_to
 from tenants.console.edits import SeenForm
 from tenants.console.operators import GroupAdmin, UserAdmin
+from tenants.console.sessions import OperatorSessionAdmin
+from tenants.console.words import instant
 from tenants.forms import MomentField, RowSelect, WholeNumberField
 from tenants.models import ApiKey, Secret, Tenant
 from tenants.quotas import NAMES, QUOTAS, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
+__all__ = ("OperatorSessionAdmin",)  # registered by its module
 #: Below each page: who changed what is shown.
 TRAIL_LINK = "admin/trail_link.html"
 
 admin.site.unregister((User, Group))
 admin.site.register(User, UserAdmin)
 admin.site.register(Group, GroupAdmin)
-
-
-def instant(value: datetime | None) -> str:
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if value else "-"
 
 
 class CreatingForm(forms.ModelForm):
@@ -133,6 +131,7 @@ class AccessAdmin(ConsoleAdmin):
 @admin.register(Tenant)
 class TenantAdmin(AccessAdmin):
     tenant_path = "pk"
+    trail_kind = "tenant"
     form = TenantForm
     list_display: tuple[str, ...] = (
         "slug",
@@ -214,6 +213,7 @@ class TenantAdmin(AccessAdmin):
 @admin.register(ApiKey)
 class ApiKeyAdmin(AccessAdmin):
     tenant_path = "tenant_id"
+    trail_kind = "api_key"
     form = ApiKeyForm
     list_display = ("key", "name", "tenant", "scope_list", "expires", "last_used", "revoked")
     list_select_related = ("tenant",)
@@ -336,6 +336,7 @@ class SecretAdmin(AccessAdmin):
     """The list of secrets. Tenants write them, over the API; no page or call reads them."""
 
     tenant_path = "tenant_id"
+    trail_kind = "secret"
     list_display = ("name", "tenant", "bound_to", "version", "created", "updated")
     list_select_related = ("tenant",)
     search_fields = ("name", "tenant__slug")

@@ -233,3 +233,20 @@ class OperatorBounds(models.Model):
 
     def __str__(self) -> str:
         return f"bounds of {self.operator}"
+
+
+class OperatorSession(models.Model):
+    """One sign-in to the console; a request under a session whose row is gone is nobody's."""
+
+    operator = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="console_sessions"
+    )
+    began_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    address = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        verbose_name = "session"
+
+    def __str__(self) -> str:
+        return f"session of {self.operator}"

@@ -1,7 +1,8 @@
-"""Logins of the console: each is a line of the log with the caller's address, and tries are limited.
+"""Logins of the console: each is a line of the log with the caller's address, and tries are limited (ADR 28).
 
 Tries are counted by address and by user name, before the password is looked at, so that many at once count like many in
-a row. The count is Redis', as that of all rates; while it is away each process counts by itself.
+a row. The count is Redis', as that of all rates; while it is away each process counts by itself. A failed try is on the
+audit trail, too; a sign-in is there by its session (``scheduler_project.web.sessions``).
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 
 from jobs.limits import Bucket, RateStatus, shared_buckets
+from jobs.models import Change
+from jobs.store import trail
 from jobs.telemetry import Outage, get_logger
 from scheduler_project.web.forwarded import address_of
 
@@ -25,6 +28,8 @@ log = get_logger()
 ADDRESS_BURST, ADDRESS_PER_SECOND = 10, 0.1
 #: For one user name from any address: more, since a caller that reaches this limit also keeps the user out.
 USER_BURST, USER_PER_SECOND = 100, 1 / 30
+#: Failed tries for names that nobody has, on the audit trail: a caller can make up any number of them.
+UNKNOWN_BURST, UNKNOWN_PER_SECOND = 20, 1 / 60
 _refused = Outage("logins refused")
 
 
@@ -88,6 +93,16 @@ def _note_login(request: HttpRequest, user: Any, **_: Any) -> None:
 def _note_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     """The name is logged only if a user has it: an unknown name may be a password."""
     given = str(credentials.get("username", ""))
-    known = get_user_model()._default_manager.filter(username=given).exists() if "\0" not in given else False
-    address = request.META.get("REMOTE_ADDR", "") if request else ""
-    log.warning("login failed", user=given if known else "(nobody)", address=address)
+    users = get_user_model()._default_manager.filter(username=given)
+    known = users.values_list("pk", flat=True).first() if "\0" not in given else None
+    name, address = given if known else "(nobody)", request.META.get("REMOTE_ADDR", "") if request else ""
+    log.warning("login failed", user=name, address=address)
+    if known or shared_buckets().take(Bucket("login-unknown", UNKNOWN_PER_SECOND, UNKNOWN_BURST)).granted:
+        trail.note(
+            tenant_id=None,
+            kind=Change.Kind.USER,
+            object_id=known or "",
+            name=name,
+            action=Change.Action.SIGN_IN_FAILED,
+            changes={"address": [None, address]},
+        )

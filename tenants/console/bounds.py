@@ -17,7 +17,14 @@ class BoundsInline(StackedInline):
     extra = 0
     max_num = 1
     verbose_name = "bounds"
-    verbose_name_plural = "Bounds: the tenants that this operator sees and acts on (without bounds: all)"
+    verbose_name_plural = "bounds"
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field: Any = super().formfield_for_manytomany(db_field, request, **kwargs)
+        field.help_text = (
+            "The operator sees and acts on these alone; none: on nothing. Without bounds: on all tenants."
+        )
+        return field
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return _may_set(request, obj) and super().has_add_permission(request, obj)

@@ -2,26 +2,25 @@
 
 A superuser does everything. Another user with ``change_user`` or ``delete_user`` has these rights over users who may do
 no more than themselves, and edits neither rights nor groups: a user's password, address or tick of "superuser" would
-otherwise be the way to all other rights.
+otherwise be the way to all other rights. An access administrator (``change_operatorbounds``) also gives and takes
+groups, but only those whose every right they hold, and never their own.
 """
 
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
 from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
 from django.contrib.auth.forms import UserChangeForm as PlainUserChangeForm
-from django.contrib.auth.models import Permission, User
-from django.contrib.sessions.models import Session
+from django.contrib.auth.models import Group, Permission, User
 from django.db.models import Model, Q, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
-from django.utils import timezone
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from tenants.console.bounds import BoundsInline
 from tenants.console.pages import ConsoleAdmin
+from tenants.models import OperatorSession
 
 TRAIL_LINK = "admin/trail_link.html"
 RIGHTS = ("is_superuser", "groups", "user_permissions")
@@ -39,12 +38,11 @@ def may_do_more(user: User, than: User) -> bool:
 
 def sign_out(user: User) -> int:
     """End all sessions of ``user``. Returns how many there were."""
-    living = Session.objects.filter(expire_date__gt=timezone.now())
-    theirs = [known.pk for known in living.iterator() if known.get_decoded().get(SESSION_KEY) == str(user.pk)]
-    return Session.objects.filter(pk__in=theirs).delete()[0]
+    return OperatorSession.objects.filter(operator=user).delete()[0]
 
 
 class UserAdmin(BaseUserAdmin, ConsoleAdmin):
+    trail_kind = "user"
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -74,9 +72,25 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
         """Also of the list's "delete selected", which asks this for each."""
         return super().has_delete_permission(request, obj) and _in_reach(request, obj)
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Sessions go with their operator; to end them takes no right of its own."""
+        deleted, counts, lacking, protected = super().get_deleted_objects(objs, request)
+        return deleted, counts, lacking - {OperatorSession._meta.verbose_name}, protected
+
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         shown = tuple(super().get_readonly_fields(request, obj))
-        return shown if request.user.is_superuser else (*shown, *RIGHTS)  # type: ignore[union-attr]
+        if request.user.is_superuser:  # type: ignore[union-attr]
+            return shown
+        gives = obj is not None and obj.pk != request.user.pk and _gives_groups(request)
+        return (*shown, *(name for name in RIGHTS if name != "groups" or not gives))
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field: Any = super().formfield_for_manytomany(db_field, request, **kwargs)
+        if db_field.name == "groups" and not _is_superuser(request):
+            # Who may do more is out of reach, so no group of an operator within it is left out here and so taken away.
+            beyond = [group.pk for group in Group.objects.all() if _holds_more(group, request.user)]
+            field.queryset = field.queryset.exclude(pk__in=beyond)
+        return field
 
     def get_form(
         self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any
@@ -89,6 +103,7 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
 class GroupAdmin(BaseGroupAdmin, ConsoleAdmin):
     """Permissions by group: to edit a group is to grant them."""
 
+    trail_kind = "group"
     change_form_outer_after_template = TRAIL_LINK
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -104,6 +119,15 @@ class GroupAdmin(BaseGroupAdmin, ConsoleAdmin):
         """``change_group`` shows too, as everywhere in Django, though here it changes nothing."""
         user: Any = request.user
         return user.has_perm("auth.view_group") or user.has_perm("auth.change_group")
+
+
+def _gives_groups(request: HttpRequest) -> bool:
+    return bool(request.user.has_perm("tenants.change_operatorbounds"))  # type: ignore[union-attr]
+
+
+def _holds_more(group: Group, than: Any) -> bool:
+    rights = group.permissions.select_related("content_type")
+    return not than.has_perms([f"{right.content_type.app_label}.{right.codename}" for right in rights])
 
 
 def _is_superuser(request: HttpRequest) -> bool:

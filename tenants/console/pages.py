@@ -20,8 +20,15 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.urls import URLPattern
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+    QueryDict,
+)
+from django.urls import URLPattern, reverse
 from unfold.admin import ModelAdmin
 
 from tenants.console.reach import form_within_reach, held_to_reach, is_within_reach, tenants_within_reach
@@ -37,6 +44,8 @@ def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
 class ConsoleAdmin(ModelAdmin):
     #: The column, or look-up, of a row's tenant; None: its rows belong to the installation.
     tenant_path: str | None = None
+    #: What the audit trail calls the kind of its rows; empty: it tells nothing of them.
+    trail_kind = ""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request)
@@ -48,6 +57,35 @@ class ConsoleAdmin(ModelAdmin):
         self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
     ) -> type[ModelForm]:
         return form_within_reach(request.user, super().get_form(request, obj, change=change, **kwargs))
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        trail = {"trail_url": self._trail_of(object_id)} if object_id and self.trail_kind else {}
+        return super().changeform_view(request, object_id, form_url, trail | (extra_context or {}))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """What was done to a row is on the trail, by whichever way: Django's own history knows the console alone."""
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_view_or_change_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            raise Http404
+        page = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
+        return HttpResponseRedirect(
+            self._trail_of(object_id) if self.trail_kind else reverse(page, args=[object_id])
+        )
+
+    def _trail_of(self, object_id: str) -> str:
+        query = QueryDict(mutable=True)
+        query["kind"], query["object"] = self.trail_kind, unquote(object_id)
+        return f"{reverse('admin:jobs_change_changelist')}?{query.urlencode()}"
 
     @property
     def urls(self) -> list[URLPattern]:

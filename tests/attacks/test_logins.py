@@ -10,6 +10,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 
 from jobs.limits import shared_buckets
+from jobs.models import Change
 from scheduler_project.web import logins
 from tests.factories import make_tenant
 from tests.interfaces.admin.world import signed_in
@@ -35,6 +36,7 @@ def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             for bucket in buckets(address, name)
         ],
     )
+    monkeypatch.setattr(logins, "UNKNOWN_PER_SECOND", 1_000.0)
     yield
     shared_buckets.cache_clear()
 
@@ -99,6 +101,30 @@ class TestTheLog:
         for n in range(15):
             _try(f"wrong-{n}")
         assert [line["event"] for line in said()].count("logins refused") <= 1
+
+
+@pytest.mark.usefixtures("no_tries", "fast_hasher")
+class TestTheTrail:
+    def test_has_failures_with_the_address_and_no_name_that_nobody_has(self, ops: User) -> None:
+        _try("wrong")
+        _try("x", name=PASSWORD)
+        failed = Change.objects.filter(action="sign_in_failed").order_by("id")
+        address = {"address": [None, "198.51.100.7"]}
+        assert [(one.name, one.object_id, one.changes) for one in failed] == [
+            ("ops", str(ops.pk), address),
+            ("(nobody)", "", address),
+        ]
+        assert {one.actor for one in failed} == {"not signed in"}
+
+    def test_has_sign_ins_and_sign_outs(self, ops: User) -> None:
+        client = Client(REMOTE_ADDR="198.51.100.7")
+        client.post("/admin/login/", {"username": "ops", "password": PASSWORD})
+        client.post("/admin/logout/")
+        told = Change.objects.filter(action__in=("signed_in", "signed_out")).order_by("id")
+        assert [(one.action, one.actor, one.changes) for one in told] == [
+            ("signed_in", "ops", {"address": [None, "198.51.100.7"]}),
+            ("signed_out", "ops", {"address": ["198.51.100.7", None]}),
+        ]
 
 
 @pytest.fixture

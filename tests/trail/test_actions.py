@@ -142,7 +142,7 @@ class TestOneOfThem:
     def test_is_told_by_its_triggers_page(self, root: Client, job: Job) -> None:
         [one] = dead(job, 1)
         page = root.get(reverse("admin:jobs_trigger_change", args=[one.id])).content.decode()
-        assert f"?object={one.id}" in page
+        assert f"?kind=trigger&amp;object={one.id}" in page
 
 
 class TestManyAtOnce:

@@ -127,9 +127,9 @@ class TestInTheConsole:
         Change.objects.filter(object_id=str(old.id)).update(at=old.created_at - timedelta(days=30))
         assert [row.object_id for row in self.found(root, object=str(job.id))] == [str(job.id)]
         assert [row.object_id for row in self.found(root, q=str(job.id))] == [str(job.id)]
-        by_root = self.found(root, actor="root")
+        by_root = self.found(root, actor="root", done="updated")
         assert [(row.kind, row.changes) for row in by_root] == [("tenant", {"weight": [100, 7]})]
-        assert self.found(root, q="root") == by_root
+        assert self.found(root, q="root", done="updated") == by_root
         lately = self.found(root, changed="1h")
         assert str(job.id) in {row.object_id for row in lately}
         assert str(old.id) not in {row.object_id for row in lately}
@@ -143,9 +143,34 @@ class TestInTheConsole:
             reverse("admin:auth_user_change", args=[user.id]): user.id,
         }
         for url, object_id in pages.items():
-            link = f"{reverse('admin:jobs_change_changelist')}?object={object_id}"
+            kind = url.split("/")[3]
+            link = f"{reverse('admin:jobs_change_changelist')}?kind={kind}&amp;object={object_id}"
             assert link in root.get(url).content.decode()
-            assert self.found(root, object=object_id) != []
+            found = self.found(root, object=object_id, kind=kind)
+            assert {row.kind for row in found} == {kind}
+            history = root.get(url.replace("/change/", "/history/"))
+            assert history.url == link.replace("&amp;", "&")
+
+    def test_is_found_by_tenant_kind_action_and_kind_of_actor(self, root: Client) -> None:
+        job = make_job(make_tenant(slug="acme"))
+        with acting_as(ROOT):
+            update_tenant(tenant=job.tenant, weight=7)
+            update_tenant(tenant=make_tenant(slug="globex"), weight=8)
+        assert [row.kind for row in self.found(root, tenant="acme")] == ["tenant", "job", "tenant"]
+        assert self.found(root, tenant="acm") == []
+        found = self.found(root, kind="tenant", done="updated", actor_kind="operator")
+        assert [(row.name, row.tenant_slug) for row in found] == [("globex",) * 2, ("acme",) * 2]
+        text = root.get(reverse("admin:jobs_change_changelist"), {"tenant": "acme"}).content.decode()
+        assert f'href="{reverse("admin:jobs_job_change", args=[job.id])}"' in text
+
+    def test_tells_of_sign_ins_and_sign_outs(self, root: Client) -> None:
+        user = User.objects.get()
+        root.post(reverse("admin:logout"))
+        client = Client()
+        client.force_login(user)
+        told = self.found(client, kind="user", object=user.pk)
+        assert [row.action for row in told] == ["signed_in", "signed_out", "signed_in", "created"]
+        assert {row.actor for row in told[:3]} == {"root"}
 
     def test_cannot_be_edited_by_anybody(self, root: Client) -> None:
         change = Change.objects.create(
@@ -171,6 +196,10 @@ def test_pages_are_read_by_their_indexes() -> None:
             "change_by_actor": Change.objects.filter(actor="user-7").order_by("-id"),
             "change_at": Change.objects.filter(at__gte="2099-01-01T00:00Z").order_by("-id"),
             "jobs_change_pkey": Change.objects.order_by("-id"),
+            "change_of_tenant_newest": Change.objects.filter(tenant_id=7).order_by("-id"),
+            "change_of_kind": Change.objects.filter(kind="user").order_by("-id"),
+            "change_by_actor_kind": Change.objects.filter(actor_kind="command").order_by("-id"),
+            "change_of_action": Change.objects.filter(action="replayed").order_by("-id"),
         }.items():
             plans[name] = rows[:51].explain()
     assert {name: plan for name, plan in plans.items() if name not in plan} == {}

@@ -181,12 +181,14 @@ class TestTheActor:
             )
         assert [row[2] for row in changes()] == [BY.name] * 2
 
-    def test_of_who_signs_in_and_of_what_is_not_watched_is_not_told(self, client: Client) -> None:
+    def test_of_who_signs_in_is_the_operator_and_what_is_not_watched_is_not_told(
+        self, client: Client
+    ) -> None:
         User.objects.create_user("ops", password=VALUE, is_staff=True)
         forget()
         answer = client.post("/admin/login/", {"username": "ops", "password": VALUE, "next": "/admin/"})
-        assert answer.status_code == 302
-        assert changes() == []
+        assert answer.status_code == 302  # ``last_login`` is not watched
+        assert changes() == [("signed_in", "operator", "ops", {"address": [None, "127.0.0.1"]})]
 
 
 class TestTheObjects:
@@ -215,6 +217,7 @@ class TestTheObjects:
         ]
 
     def test_are_operators_with_their_groups_and_permissions(self) -> None:
+        forget()
         with acting_as(BY):
             user, group = User.objects.create_user("ann"), Group.objects.create(name="operators")
             user.groups.add(group)

@@ -43,6 +43,7 @@ class AttemptAdmin(ReadOnlyAdmin):
     search_fields = ("id",)
     search_help_text = "Exact id of an attempt, a trigger, a job or a Celery task"
     found_by = ("id", "trigger_id", "job_id")
+    veiled = ("excerpt", "shown_output")
     fieldsets = (
         (
             None,

@@ -29,6 +29,7 @@ from jobs.admin.shared.cells import (
     trigger_link,
 )
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
+from jobs.admin.shared.veil import may_see_payloads
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.policies import Priority
 from jobs.core.states import ENDED, UNFINISHED, TriggerState
@@ -43,6 +44,7 @@ MAX_ATTEMPTS_SHOWN = 100
 @admin.register(Trigger)
 class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     tenant_path = "tenant_id"
+    trail_kind = "trigger"
     list_display = ("firing", "shown_state", "job_cell", "tenant", "job_type", "attempt_count", "waited")
     list_filter = (
         ("state", ChoicesDropdownFilter),
@@ -54,6 +56,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     search_help_text = "Exact id of a trigger or a job"
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
+    veiled = ("shown_payload", "shown_result", "shown_checkpoint")
     actions_detail = ("replay", "cancel")
     change_form_outer_before_template = "admin/jobs/trigger/why.html"
     change_form_outer_after_template = "admin/jobs/trigger/attempts.html"
@@ -127,6 +130,7 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
     ) -> HttpResponse:
         context["explained"] = explained(kwargs["obj"])
         context["attempts"] = attempts_table(kwargs["obj"])
+        context["payloads_shown"] = may_see_payloads(request.user)
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="scheduled for")

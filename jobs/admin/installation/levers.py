@@ -46,6 +46,7 @@ class CapForm(BaseDialogForm):
 class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
     """Its one row. The buttons need none."""
 
+    trail_kind = "installation"
     list_display = ("dispatch", "since", "stopped_by", "stop_reason")
     list_display_links = ("dispatch",)
     ordering = ("id",)
@@ -95,6 +96,7 @@ class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
 class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
     """Job types whose queues a beat has opened, with what operators decided about each."""
 
+    trail_kind = "job_type"
     list_display = ("job_type", "state", "cap_of_operators", "pause_reason")
     ordering = ("job_type",)
     search_fields = ("job_type",)

@@ -71,6 +71,7 @@ class HostReasonForm(ReasonForm):
 class TargetRuleAdmin(ReadOnlyAdmin, OperableAdmin):
     """Operators' rules. Those of the settings, which they win over, are listed by the API and ``carillon targets``."""
 
+    trail_kind = "target"
     list_display = ("name", "state", "rate", "cap", "pause_reason")
     ordering = ("name",)
     search_fields = ("name",)

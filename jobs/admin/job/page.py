@@ -22,12 +22,16 @@ from jobs.admin.job.form import JobForm
 from jobs.admin.job.times import next_instants, schedule_text
 from jobs.admin.shared.cells import instant_cell, json_cell, state_label
 from jobs.admin.shared.lists import UncountedAdmin
+from jobs.admin.shared.veil import HIDDEN, may_see_payloads
 from jobs.core.instants import instant_text as iso_text
 from jobs.core.policies import Priority
 from jobs.core.states import JobStatus
 from jobs.models import Job
 from tenants.clock import DatabaseNow
 from tenants.console.reach import form_within_reach
+
+#: ``notify`` may hold credentials, too.
+VEILED = ("payload", "notify")
 
 
 class DeletedFilter(DropdownFilter):
@@ -46,6 +50,7 @@ class DeletedFilter(DropdownFilter):
 @admin.register(Job)
 class JobAdmin(JobButtons, UncountedAdmin):
     tenant_path = "tenant_id"
+    trail_kind = "job"
     list_display = (
         "name",
         "shown_status",
@@ -89,7 +94,8 @@ class JobAdmin(JobButtons, UncountedAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
         if obj is not None and not self.has_change_permission(request, obj):
-            return ((None, {"fields": ("shown_definition",)}),)
+            shown = "shown_definition" if may_see_payloads(request.user) else "veiled_definition"
+            return ((None, {"fields": (shown,)}),)
         return fieldsets(obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Job | None = None) -> tuple[str, ...]:
@@ -103,10 +109,13 @@ class JobAdmin(JobButtons, UncountedAdmin):
         return super().get_queryset(request).annotate(now=DatabaseNow())
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        ended = isinstance(obj, Job) and (
-            obj.deleted_at is not None or obj.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
+        """Not of a job that has ended, nor without the right to see payloads: the form is full of it."""
+        closed = isinstance(obj, Job) and (
+            obj.deleted_at is not None
+            or obj.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
+            or not may_see_payloads(request.user)
         )
-        return not ended and super().has_change_permission(request, obj)
+        return not closed and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Django's way would collect every trigger; the button ``delete_for_good`` does not."""
@@ -123,6 +132,9 @@ class JobAdmin(JobButtons, UncountedAdmin):
     ) -> HttpResponse:
         if kwargs.get("obj") is not None:
             context["overview"] = cockpit(kwargs["obj"])
+            failure = context["overview"]["failure"]
+            if failure and failure["answer"] and not may_see_payloads(request.user):
+                failure["answer"] = HIDDEN
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="status")
@@ -144,9 +156,14 @@ class JobAdmin(JobButtons, UncountedAdmin):
 
     @admin.display(description="definition")
     def shown_definition(self, job: Job) -> str:
+        return json_cell(self._definition(job))
+
+    @admin.display(description="definition")
+    def veiled_definition(self, job: Job) -> str:
+        return json_cell(self._definition(job) | dict.fromkeys(VEILED, HIDDEN))
+
+    @staticmethod
+    def _definition(job: Job) -> dict[str, Any]:
         instants, _ = next_instants(job, now=job.now, limit=1)  # type: ignore[attr-defined]
         # The column runs ahead by the look-ahead: what fires next may have its trigger already.
-        shown = definitions.representation(job) | {
-            "next_fire_at": iso_text(instants[0]) if instants else None
-        }
-        return json_cell(shown)
+        return definitions.representation(job) | {"next_fire_at": iso_text(instants[0]) if instants else None}

@@ -36,10 +36,12 @@ class UnfinishedFilter(DropdownFilter):
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
     tenant_path = "tenant_id"
+    trail_kind = "operation"
     list_display = ("begun", "what", "tenant", "status", "done", "refused", "shown_filter")
     list_filter = (UnfinishedFilter, CreatedWithin)
     search_help_text = "Exact id of an operation"
     fetched = ("tenant",)
+    veiled = ("shown_changes",)
     actions_detail = ("pause", "resume", "stop")
     change_form_outer_after_template = "admin/trail_link.html"
     fieldsets = (

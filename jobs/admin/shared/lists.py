@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.contrib.admin import ShowFacets
+from django.contrib.admin import ShowFacets, display
 from django.contrib.admin.options import ModelAdmin as DjangoModelAdmin
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from unfold.contrib.filters.admin import DropdownFilter
 from unfold.views import ChangeList
 
+from jobs.admin.shared.veil import HIDDEN, may_see_payloads, veil
 from jobs.models.fields import first_id_since
 from tenants.clock import database_now
 from tenants.console import ConsoleAdmin
@@ -73,7 +74,8 @@ class UncountedChangeList(ChangeList):
 class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
-    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in.
+    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in;
+    ``veiled`` the fields of its page that only those see who may see payloads.
     """
 
     paginator = UncountedPaginator
@@ -86,12 +88,23 @@ class UncountedAdmin(ConsoleAdmin):
     sortable_by = ()
     fetched: tuple[str, ...] = ()
     found_by: tuple[str, ...] = ("id",)
+    veiled: tuple[str, ...] = ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return UncountedChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).prefetch_related(*self.fetched)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        return (
+            fieldsets if not self.veiled or may_see_payloads(request.user) else veil(fieldsets, self.veiled)
+        )
+
+    @display(description="payloads and answers")
+    def hidden_fields(self, row: Any) -> str:
+        return HIDDEN
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

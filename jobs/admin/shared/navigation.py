@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import reverse
@@ -24,6 +25,7 @@ _ACCESS = (
     ("API keys", "key", "admin:tenants_apikey_changelist", "tenants.view_apikey"),
     ("Secrets", "lock", "admin:tenants_secret_changelist", "tenants.view_secret"),
     ("Operators", "person", "admin:auth_user_changelist", "auth.view_user"),
+    ("Sessions", "login", "admin:tenants_operatorsession_changelist", "tenants.view_operatorsession"),
     ("Groups", "group", "admin:auth_group_changelist", "auth.view_group"),
     ("Audit trail", "history", "admin:jobs_change_changelist", "jobs.view_change"),
 )
@@ -41,6 +43,21 @@ _ENGINE = (
         "django_celery_results.view_taskresult",
     ),
 )
+
+
+_ENVIRONMENTS = {
+    "production": "danger",
+    "prod": "danger",
+    "live": "danger",
+    "staging": "warning",
+    "stage": "warning",
+}
+
+
+def environment(request: HttpRequest) -> list[str] | None:
+    """Unfold's ``ENVIRONMENT``: what the settings call this installation, and the colour of that."""
+    name = settings.PLATFORM.environment
+    return [name, _ENVIRONMENTS.get(name.lower(), "info")] if name else None
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:

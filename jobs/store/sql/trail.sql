@@ -39,7 +39,7 @@ WHERE id = ANY(%(ids)s::uuid[]);
 -- What somebody did that no column tells of: fired a job, cancelled or replayed triggers. Without an actor it is the
 -- database's user.
 INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes)
-SELECT carillon_clock(), %(tenant_id)s, %(kind)s, %(object_id)s, left(%(name)s, 200), %(action)s,
+SELECT carillon_clock(), %(tenant_id)s::bigint, %(kind)s, %(object_id)s, left(%(name)s, 200), %(action)s,
        left(a.actor ->> 'kind', 16), left(a.actor ->> 'name', 200), %(changes)s::jsonb
 FROM coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor);
 

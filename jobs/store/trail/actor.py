@@ -33,6 +33,7 @@ WATCHED = (
     "auth_group_permissions",
     "tenants_operatorbounds",
     "tenants_operatorbounds_tenants",
+    "tenants_operatorsession",
     "jobs_installation",
     "jobs_operation",
     "jobs_targetrule",

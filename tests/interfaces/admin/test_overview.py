@@ -16,7 +16,7 @@ from jobs.explain.wellbeing import wellbeing
 from jobs.models import Lease, Queue, Trigger
 from jobs.store.insight import activity, clocks, overview, workers
 from jobs.store.insight.overview import Lanes
-from tenants.models import OperatorBounds, Tenant
+from tenants.models import OperatorBounds, OperatorSession, Tenant
 from tests import factories
 from tests.factories import HOUR, SECOND
 from tests.interfaces.admin.world import World
@@ -125,6 +125,7 @@ class TestTheSentence:
         assert "2 attempts were lost in the last hour" in page
         Lease.objects.update(expires_at=factories.now() + timedelta(days=1))
         clock(timedelta(minutes=61))
+        OperatorSession.objects.update(seen_at=factories.now())
         assert "skipped in the last hour" not in shown(operator)
 
     def test_says_what_is_over(

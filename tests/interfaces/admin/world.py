@@ -18,6 +18,7 @@ from jobs.core.levers.targets import regex_of
 from jobs.models import Change, Installation, Lease, Queue, TargetRule
 from jobs.store.trail import Actor, acting_as
 from tenants.actions import create_api_key
+from tenants.models import OperatorSession
 from tenants.vault.secrets import put_secret
 from tests import factories
 
@@ -32,6 +33,7 @@ MODELS = (
     "tenants_tenant",
     "tenants_apikey",
     "tenants_secret",
+    "tenants_operatorsession",
     "jobs_change",
     "jobs_installation",
     "jobs_queue",
@@ -55,6 +57,7 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_lease",
         "django_celery_results_taskresult",
         "tenants_secret",
+        "tenants_operatorsession",
         "jobs_change",
         "jobs_installation",
         "jobs_queue",
@@ -86,6 +89,12 @@ class World:
             tenant=self.tenant, name="token", value="value of the secret", hosts=["*"]
         )
         self.key, self.token = create_api_key(tenant=self.tenant, name="ci", scopes=["read"])
+        self.session = OperatorSession.objects.create(
+            operator=User.objects.create_user("visitor", is_staff=True),
+            began_at=factories.now(),
+            seen_at=factories.now(),
+            address="198.51.100.7",
+        )
         self.change = Change.objects.get(kind="api_key")
         self.installation, _ = Installation.objects.get_or_create(id=1)
         with acting_as(Actor("api_key", "ck_1 ci")):
@@ -106,6 +115,7 @@ class World:
             "tenants_tenant": self.tenant,
             "tenants_apikey": self.key,
             "tenants_secret": self.secret,
+            "tenants_operatorsession": self.session,
             "jobs_change": self.change,
             "jobs_installation": self.installation,
             "jobs_queue": self.queue,

@@ -1,0 +1,108 @@
+"""Sessions of the console: each is a row with its operator, its address, since when and last seen when.
+
+A request under a session without a row is nobody's: so a session ends when its row is deleted (by signing out, by an
+operator, or here: too long after the sign-in, or after nobody did anything for a while). Times are the database's. The
+table tells the audit trail of each row that comes and goes (migration 0057 of jobs).
+
+Pages that refresh themselves do not keep a session alive: only what people do counts.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+
+from jobs.store.trail.actor import ENGINE, Actor, ActorKind, acting_as
+from tenants.clock import DatabaseNow, database_now
+from tenants.models import OperatorSession
+
+#: In Django's session: the row's key.
+KEY = "operator_session"
+#: ``seen_at`` is written no more often than this, so that reading does not become writing.
+SEEN_EVERY = timedelta(minutes=1)
+
+
+def keep_sessions(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Sign out whose session is over, and note that the others were seen."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        if settings.SESSION_COOKIE_NAME in request.COOKIES and request.user.is_authenticated:
+            why = _look(request)
+            if why:
+                request.session.flush()
+                request.user = AnonymousUser()
+                messages.info(request, f"You were signed out: {why}")
+                if request.headers.get("HX-Request"):  # a part of a page has no place for the login
+                    return HttpResponse(headers={"HX-Redirect": _login_then(request)})
+        return get_response(request)
+
+    return middleware
+
+
+def _look(request: HttpRequest) -> str:
+    """Why the session is over; empty: it goes on."""
+    rows = OperatorSession.objects.filter(pk=request.session.get(KEY, 0), operator_id=request.user.pk)
+    row: Any = rows.annotate(now=DatabaseNow()).first()
+    if row is None:
+        return "your session was ended."
+    why, platform = "", settings.PLATFORM
+    if row.now - row.began_at >= timedelta(hours=platform.session_hours):
+        why = f"a login lasts {platform.session_hours:g} hours."
+    elif platform.session_idle_minutes and row.now - row.seen_at >= timedelta(
+        minutes=platform.session_idle_minutes
+    ):
+        why = f"nothing was done for {platform.session_idle_minutes:g} minutes."
+    if why:
+        with acting_as(ENGINE):
+            rows.delete()
+    elif _is_done_by_somebody(request) and row.now - row.seen_at >= SEEN_EVERY:
+        rows.update(seen_at=DatabaseNow())
+    return why
+
+
+def _is_done_by_somebody(request: HttpRequest) -> bool:
+    """Whether a page was opened or a form sent; scripts ask by GET, and browsers say that it is no navigation."""
+    mode = request.headers.get("Sec-Fetch-Mode")
+    is_page = "HX-Request" not in request.headers if mode is None else mode == "navigate"
+    return request.method != "GET" or is_page
+
+
+def _login_then(request: HttpRequest) -> str:
+    """The login, which leads back to the page that asked."""
+    page = urlsplit(request.headers.get("HX-Current-URL", "")).path or reverse("admin:index")
+    query = QueryDict(mutable=True)
+    query["next"] = page
+    return f"{reverse('admin:login')}?{query.urlencode()}"
+
+
+def follow_sessions() -> None:
+    """Keep a row of each session from now on. May be repeated."""
+    user_logged_in.connect(_begin, dispatch_uid="carillon-session-begun")
+    user_logged_out.connect(_end, dispatch_uid="carillon-session-ended")
+
+
+def _begin(request: HttpRequest, user: Any, **_: Any) -> None:
+    now = database_now()
+    with acting_as(ENGINE):
+        # What nobody came back to.
+        over = now - timedelta(hours=settings.PLATFORM.session_hours)
+        OperatorSession.objects.filter(began_at__lt=over).delete()
+    with acting_as(Actor(ActorKind.OPERATOR, user.get_username())):
+        OperatorSession.objects.filter(pk=request.session.get(KEY, 0)).delete()  # signed in over another
+        address = request.META.get("REMOTE_ADDR", "")[:64]
+        row = OperatorSession.objects.create(operator=user, began_at=now, seen_at=now, address=address)
+    request.session[KEY] = row.pk
+
+
+def _end(request: HttpRequest, **_: Any) -> None:
+    OperatorSession.objects.filter(pk=request.session.get(KEY, 0)).delete()
