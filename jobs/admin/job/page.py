@@ -83,7 +83,7 @@ class JobAdmin(JobButtons, UncountedAdmin):
     )
     actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
-    change_form_outer_after_template = "admin/trail_link.html"
+    change_form_outer_after_template = "admin/jobs/job/below.html"
     change_form_before_template = "admin/jobs/job/form/conflict.html"
     conditional_fields = CONDITIONAL
 

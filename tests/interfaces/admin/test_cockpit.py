@@ -217,3 +217,9 @@ def test_a_dialogs_two_buttons_say_different_things(
     assert confirms in text
     assert "Keep it" in text
     assert not re.search(r">\s*Cancel\s*<", text)
+
+
+def test_a_jobs_page_ends_with_its_charts(world: World, operator: Client) -> None:
+    text = page_of(operator, world.job)
+    assert f"{reverse('console_charts_figures')}?job={world.job.id}" in text
+    assert operator.get(f"{reverse('console_charts_figures')}?job={world.job.id}").status_code == 200
