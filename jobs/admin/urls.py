@@ -7,6 +7,7 @@ from jobs.admin.editing.payload import PayloadFields
 from jobs.admin.editing.preview import SchedulePreview
 from jobs.admin.editing.test_send import TestSend, TestSendProgress
 from jobs.admin.find.page import FindPage
+from jobs.admin.firings.failures import FailureAct, FailuresPage
 from jobs.admin.installation.state import InstallationState
 from jobs.admin.installation.workers import TellWorker, WorkerFiguresPage, Workers
 from jobs.admin.overview.page import OverviewFigures
@@ -15,6 +16,8 @@ from jobs.admin.upcoming.page import Upcoming
 urlpatterns: list[URLPattern] = [
     path("charts/", Charts.as_view(), name="console_charts"),
     path("charts/figures/", Figures.as_view(), name="console_charts_figures"),
+    path("failures/", FailuresPage.as_view(), name="failures"),
+    path("failures/act/", FailureAct.as_view(), name="failures_act"),
     path("overview/figures/", OverviewFigures.as_view(), name="overview_figures"),
     path("search/", FindPage.as_view(), name="find"),
     path("upcoming/", Upcoming.as_view(), name="console_upcoming"),

@@ -108,6 +108,11 @@ class ErrorCodeFilter(filters.CharFilter):
     """The whole of an error code."""
 
 
+@extend_schema_field({"type": "string", "maxLength": 255, "pattern": _SOMETHING})
+class TargetFilter(filters.CharFilter):
+    """A host, with the port where it is not the scheme's own."""
+
+
 class _HttpStatusField(forms.CharField):
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -167,6 +172,7 @@ class JobFilter(ListFilter):
         method="by_prefix",
         label="How the name begins; the list is then in the order of names.",
     )
+    target = TargetFilter(max_length=255, label="The host that the job calls.")
     labels = LabelsFilter(label="Such as env=prod,team=billing: jobs with all of these labels.")
     created_after = InstantFilter(field_name="created_at", lookup_expr="gte", label="This instant or later.")
     created_before = InstantFilter(field_name="created_at", lookup_expr="lt", label="Before this instant.")
@@ -306,10 +312,33 @@ class AttemptFilter(ListFilter):
 
 class DeadLetterFilter(FiringFilter):
     job = filters.UUIDFilter(field_name="job_id")
+    error_code = ErrorCodeFilter(max_length=64, method="by_error", label="Of the last attempt.")
+    http_status = HttpStatusFilter(method="by_http_status", label="Of the last answer of the target.")
+    target = TargetFilter(max_length=255, method="by_target", label="The host that the job calls.")
+    finished_after = InstantFilter(
+        field_name="finished_at", lookup_expr="gte", label="This instant or later."
+    )
+    finished_before = InstantFilter(field_name="finished_at", lookup_expr="lt", label="Before this instant.")
 
     def walking(self) -> dict[str, Any]:
         """One job's are found by its own index, and sorted: they are no more than retention leaves."""
         return {name: value for name, value in self.given().items() if name == "job"}
+
+    def by_error(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
+        return queryset.alias(last_error=_of_last_attempt("error_code")).filter(last_error=value)
+
+    def by_http_status(self, queryset: QuerySet[Trigger], name: str, value: int) -> QuerySet[Trigger]:
+        return queryset.alias(last_status=_of_last_attempt("http_status")).filter(last_status=value)
+
+    def by_target(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
+        """Asked of each row's job: a join might begin with all jobs that call it."""
+        target = Job.objects.filter(id=OuterRef("job_id")).values("target")[:1]
+        return queryset.alias(called=Subquery(target)).filter(called=value)
+
+
+def _of_last_attempt(column: str) -> Subquery:
+    last = Attempt.objects.filter(trigger_id=OuterRef("id")).order_by("-number", "-started_at")
+    return Subquery(last.values(column)[:1])
 
 
 class TriggerFilter(DeadLetterFilter):
@@ -319,7 +348,13 @@ class TriggerFilter(DeadLetterFilter):
 class UnfinishedFilter(DeadLetterFilter):
     """Of triggers that have not ended yet, and so have no reason. No index of a tenant's is about them alone."""
 
+    #: What has not ended has none of these.
     reason = None
+    error_code: Any = None
+    http_status: Any = None
+    target: Any = None
+    finished_after: Any = None
+    finished_before: Any = None
     state = filters.ChoiceFilter(choices=_choices(state for state in TriggerState if state in UNFINISHED))
 
     def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]]:

@@ -160,6 +160,18 @@ class Trigger(models.Model):
             models.Index(fields=("tenant", "-id"), condition=Q(tenant__gt=0), name="trigger_of_tenant"),
             # GET /dead-letters and the admin's dead letters: newest first, by cursor.
             models.Index(fields=("tenant", "-id"), condition=Q(phase="dead"), name="trigger_dead"),
+            # The console's dead letters: by the time of their death, of all tenants or of one.
+            models.Index(fields=("finished_at",), condition=Q(phase="dead"), name="trigger_died"),
+            models.Index(
+                fields=("tenant", "finished_at"), condition=Q(phase="dead"), name="trigger_died_of_tenant"
+            ),
+            # The console's lists of what is retried and of what is held, the first due first.
+            models.Index(fields=("due_at",), condition=Q(phase="retrying"), name="trigger_retrying"),
+            models.Index(
+                fields=("due_at",),
+                condition=Q(held=True, phase__in=("pending", "retrying")),
+                name="trigger_held",
+            ),
         )
 
     def __str__(self) -> str:

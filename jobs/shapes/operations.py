@@ -70,6 +70,8 @@ class JobsFilter(_Asked):
     priority: Literal[PRIORITIES] | None = None  # type: ignore[valid-type]
     name: _Line | None = None
     name_prefix: _Line | None = None
+    target: Annotated[str, Text(255, pattern=LINE)] | None = None
+    """The host that the job calls."""
     labels: Annotated[str, Text(MAX_NAME, pattern=SELECTOR)] | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -83,8 +85,16 @@ class DeadLetterFilter(_Asked):
     job: UUID | None = None
     job_type: _Type | None = None
     reason: Literal[EVERY_REASON] | None = None  # type: ignore[valid-type]
+    error_code: Annotated[str, Text(64, pattern=LINE)] | None = None
+    """Of the last attempt."""
+    http_status: Annotated[str, Text(3, pattern="^[1-5][0-9][0-9]$")] | None = None
+    """Of the last answer of the target."""
+    target: Annotated[str, Text(255, pattern=LINE)] | None = None
+    """The host that the job calls."""
     scheduled_for_after: datetime | None = None
     scheduled_for_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
 
 
 class UnfinishedFilter(_Asked):

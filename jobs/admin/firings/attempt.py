@@ -20,8 +20,23 @@ from jobs.admin.shared.cells import (
     text_cell,
     trigger_link,
 )
-from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, first_id_since
-from jobs.models import Attempt
+from jobs.admin.shared.filters import (
+    AttemptErrorFilter,
+    AttemptTypeFilter,
+    HttpStatusFilter,
+    MadeSince,
+    MadeUntil,
+    MadeWithin,
+    TenantOfAttempts,
+)
+from jobs.admin.shared.lists import ReadOnlyAdmin, first_id_since
+from jobs.admin.shared.walks import Walk, WalkedAdmin
+from jobs.core.states import AttemptState
+from jobs.models import Attempt, Job
+from tenants.models import Tenant
+
+#: States of attempts that always have an error code (``handlers.outcome``).
+WITH_CODE = (AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED)
 
 #: How long after a message was sent its attempts are looked for, and how far clocks may be apart.
 CLAIMED_WITHIN, CLOCKS_APART = timedelta(minutes=10), timedelta(seconds=5)
@@ -35,11 +50,37 @@ def _uuid_of_version_7(text: str) -> UUID | None:
     return found if found.version == 7 else None
 
 
+def _went_wrong(request: HttpRequest) -> bool:
+    """Whether the list is asked for attempts that have an error code."""
+    return bool(request.GET.get("error_code", "").strip()) or request.GET.get("state__exact") in WITH_CODE
+
+
 @admin.register(Attempt)
-class AttemptAdmin(ReadOnlyAdmin):
+class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
     tenant_path = "tenant_id"
-    list_display = ("started", "shown_state", "number", "trigger_cell", "worker", "took", "error", "http")
-    list_filter = (("state", ChoicesDropdownFilter), CreatedWithin)
+    list_display = (
+        "started",
+        "shown_state",
+        "job_name",
+        "tenant_slug",
+        "number",
+        "trigger_short",
+        "worker",
+        "took",
+        "error",
+        "http",
+    )
+    list_filter = (
+        TenantOfAttempts,
+        AttemptTypeFilter,
+        ("state", ChoicesDropdownFilter),
+        AttemptErrorFilter,
+        HttpStatusFilter,
+        MadeWithin,
+        MadeSince,
+        MadeUntil,
+    )
+    empty = "No attempt has been made yet."
     search_fields = ("id",)
     search_help_text = "Exact id of an attempt, a trigger, a job or a Celery task"
     found_by = ("id", "trigger_id", "job_id")
@@ -85,6 +126,38 @@ class AttemptAdmin(ReadOnlyAdmin):
             started_at__range=(since, until), id__gte=first_id_since(since), id__lt=first_id_since(until)
         )
         return near.filter(celery_task_id=str(task_id)), distinct
+
+    def walk(self, request: HttpRequest) -> Walk:
+        return Walk(self._walked(request), by_tenant=False)
+
+    def _walked(self, request: HttpRequest) -> QuerySet[Attempt]:
+        """Of a tenant an index leads to those that went wrong alone; all others are sifted."""
+        slug = request.GET.get("tenant", "").strip()
+        if not slug or not _went_wrong(request):
+            return Attempt.objects.all()
+        tenant_id = Tenant.objects.filter(slug=slug).values_list("id", flat=True).first()
+        return Attempt.objects.exclude(error_code="").filter(tenant_id=tenant_id or 0)
+
+    def of_tab(self, request: HttpRequest, rows: QuerySet[Attempt]) -> QuerySet[Attempt]:
+        return rows.exclude(error_code="") if _went_wrong(request) else rows
+
+    def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        jobs = Job.objects.in_bulk({attempt.job_id for attempt in rows})
+        tenants = Tenant.objects.in_bulk({attempt.tenant_id for attempt in rows})
+        for attempt in rows:
+            attempt.job, attempt.tenant = jobs.get(attempt.job_id), tenants.get(attempt.tenant_id)
+
+    @admin.display(description="job")
+    def job_name(self, attempt: Any) -> str:
+        return job_link(attempt.job_id, attempt.job.name) if attempt.job else str(attempt.job_id)
+
+    @admin.display(description="tenant")
+    def tenant_slug(self, attempt: Any) -> str:
+        return attempt.tenant.slug if attempt.tenant else str(attempt.tenant_id)
+
+    @admin.display(description="trigger")
+    def trigger_short(self, attempt: Attempt) -> str:
+        return trigger_link(attempt.trigger_id, f"…{str(attempt.trigger_id)[-8:]}")
 
     @admin.display(description="started")
     def started(self, attempt: Attempt) -> str:

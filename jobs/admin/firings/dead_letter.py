@@ -3,7 +3,7 @@
 Not a model of its own: a second list of triggers, served below theirs under the same permissions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -12,82 +12,99 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from unfold.contrib.filters.admin import AutocompleteSelectFilter, DropdownFilter
 from unfold.enums import ActionVariant
 
 from jobs.actions.triggers import MAX_NAMED, replay_dead_letters
-from jobs.admin.shared.cells import coloured_label, instant_cell, job_link
-from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin, UncountedChangeList, words
+from jobs.admin.shared.cells import coloured_label, instant_cell, job_link, moment_cell
+from jobs.admin.shared.filters import (
+    DeadReasonFilter,
+    DiedSince,
+    DiedUntil,
+    DiedWithin,
+    ErrorCodeFilter,
+    JobTypeFilter,
+    LabelFilter,
+    TenantFilter,
+)
+from jobs.admin.shared.lists import ReadOnlyAdmin
+from jobs.admin.shared.walks import Walk, WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.errors import CarillonError
-from jobs.core.states import DEAD_REASONS
-from jobs.handlers import registry
 from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
+from tenants.clock import DatabaseNow
 from tenants.console import back_to
 
 #: One click replays so many, so that it ends within a request; the next click takes the next.
 MAX_AT_ONCE = 10_000
 
 
-class ReasonFilter(DropdownFilter):
-    title = "reason"
-    parameter_name = "reason"
+class _Opts:
+    """The options of triggers under the name of this list, for its breadcrumb."""
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return words(DEAD_REASONS)
+    model_name, verbose_name, verbose_name_plural = "deadletter", "dead letter", "dead letters"
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
-        return queryset.filter(reason=self.value()) if self.value() else queryset
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Trigger._meta, name)
 
 
-class JobTypeFilter(DropdownFilter):
-    title = "job type"
-    parameter_name = "job_type"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return words(job_type.name for job_type in registry.all_types())
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(job_type=self.value()) if self.value() else queryset
-
-
-class DeadLetterChangeList(UncountedChangeList):
-    """Adds to each row of the page its last attempt, in one query."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        ids = [trigger.id for trigger in self.result_list]
-        last = Attempt.objects.filter(trigger_id__in=ids).order_by("trigger_id", "-number")
-        by_trigger = {attempt.trigger_id: attempt for attempt in last.distinct("trigger_id")}
-        for trigger in self.result_list:
-            trigger.last_attempt = by_trigger.get(trigger.id)
-
-
-class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
+class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     """Registered by ``TriggerAdmin``, which gives it its URLs."""
 
     tenant_path = "tenant_id"
-    list_display = ("firing", "shown_reason", "job_cell", "tenant", "job_type", "attempt_count", "error")
-    list_filter = (ReasonFilter, JobTypeFilter, ("tenant", AutocompleteSelectFilter), CreatedWithin)
+    list_display = (
+        "firing",
+        "died",
+        "shown_reason",
+        "job_cell",
+        "tenant",
+        "job_type",
+        "attempt_count",
+        "error",
+    )
+    list_filter = (
+        ("tenant", TenantFilter),
+        JobTypeFilter,
+        LabelFilter,
+        DeadReasonFilter,
+        ErrorCodeFilter,
+        DiedWithin,
+        DiedSince,
+        DiedUntil,
+    )
+    empty = "No dead letters: no trigger has been given up."
+    heading = (
+        "Triggers that were given up, the latest death first. A replay runs them once more, with a fresh retry budget "
+        "and the same idempotency key."
+    )
     search_fields = ("id",)
     search_help_text = "Exact id of a trigger or a job"
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
     actions = ("replay_selected",)
-    list_before_template = "admin/jobs/trigger/dead_letters.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
-        return super().get_queryset(request).filter(DEAD_LETTERS)
+        rows: QuerySet[Trigger] = super().get_queryset(request).filter(DEAD_LETTERS)
+        return rows.annotate(now=DatabaseNow())
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[UncountedChangeList]:
-        return DeadLetterChangeList
+    def walk(self, request: HttpRequest) -> Walk:
+        return Walk(Trigger.objects.filter(DEAD_LETTERS), "finished_at")
+
+    def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        """The last attempt of each, in one query."""
+        last = Attempt.objects.filter(trigger_id__in=[trigger.id for trigger in rows])
+        last = last.order_by("trigger_id", "-number").distinct("trigger_id")
+        by_trigger = {attempt.trigger_id: attempt for attempt in last} if rows else {}
+        for trigger in rows:
+            trigger.last_attempt = by_trigger.get(trigger.id)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> TemplateResponse:
         title = {"title": "Dead letters", "module_name": "dead letters"}
         response = super().changelist_view(request, title | (extra_context or {}))
+        if isinstance(response, TemplateResponse):
+            response.context_data["opts"] = _Opts()  # type: ignore[index]
         if isinstance(response, TemplateResponse) and self.has_operate_permission(request):
             # The button keeps the filter of the page it stands on.
             query = request.GET.urlencode()
@@ -144,6 +161,10 @@ class DeadLetterAdmin(ReadOnlyAdmin, OperableAdmin):
     @admin.display(description="scheduled for")
     def firing(self, trigger: Trigger) -> str:
         return instant_cell(trigger.scheduled_for)
+
+    @admin.display(description="died")
+    def died(self, trigger: Trigger) -> str:
+        return moment_cell(trigger.finished_at, now=trigger.now)  # type: ignore[attr-defined]
 
     @admin.display(description="reason")
     def shown_reason(self, trigger: Trigger) -> str:

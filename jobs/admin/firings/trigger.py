@@ -9,11 +9,11 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html
-from unfold.contrib.filters.admin import ChoicesDropdownFilter
 from unfold.enums import ActionVariant
 
 from jobs.actions.triggers import cancel_trigger, replay_trigger
 from jobs.admin.firings.dead_letter import DeadLetterAdmin
+from jobs.admin.firings.lists import TriggerLists
 from jobs.admin.shared.cells import (
     coloured_label,
     duration_cell,
@@ -21,14 +21,12 @@ from jobs.admin.shared.cells import (
     id_cell,
     instant_cell,
     instant_text,
-    job_link,
     json_cell,
     result_url,
     state_label,
     text_cell,
     trigger_link,
 )
-from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
 from jobs.admin.shared.veil import may_see_payloads
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.core.policies import Priority
@@ -42,16 +40,9 @@ MAX_ATTEMPTS_SHOWN = 100
 
 
 @admin.register(Trigger)
-class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
+class TriggerAdmin(TriggerLists, OperableAdmin):
     tenant_path = "tenant_id"
     trail_kind = "trigger"
-    list_display = ("firing", "shown_state", "job_cell", "tenant", "job_type", "attempt_count", "waited")
-    list_filter = (
-        ("state", ChoicesDropdownFilter),
-        ("origin", ChoicesDropdownFilter),
-        ("priority", ChoicesDropdownFilter),
-        CreatedWithin,
-    )
     search_fields = ("id",)
     search_help_text = "Exact id of a trigger or a job"
     found_by = ("id", "job_id")
@@ -133,28 +124,9 @@ class TriggerAdmin(ReadOnlyAdmin, OperableAdmin):
         context["payloads_shown"] = may_see_payloads(request.user)
         return super().render_change_form(request, context, *args, **kwargs)
 
-    @admin.display(description="scheduled for")
-    def firing(self, trigger: Trigger) -> str:
-        return instant_cell(trigger.scheduled_for)
-
     @admin.display(description="id")
     def shown_id(self, trigger: Trigger) -> str:
         return id_cell(trigger.id)
-
-    @admin.display(description="state")
-    def shown_state(self, trigger: Trigger) -> str:
-        asked = trigger.cancel_requested and trigger.state in UNFINISHED
-        return state_label(
-            trigger.state, trigger.reason or ("cancel asked" if asked else "held" * trigger.held)
-        )
-
-    @admin.display(description="job")
-    def job_cell(self, trigger: Trigger) -> str:
-        return job_link(trigger.job_id, trigger.job.name)
-
-    @admin.display(description="start lag")
-    def waited(self, trigger: Trigger) -> str:
-        return duration_cell(trigger.started_at - trigger.scheduled_for if trigger.started_at else None)
 
     @admin.display(description="due")
     def due(self, trigger: Trigger) -> str:

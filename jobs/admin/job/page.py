@@ -4,70 +4,35 @@ Deleted jobs are out of the list unless asked for; their pages stay, because the
 be edited and is shown as the API shows it.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
-from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter, DropdownFilter
 
 from jobs.actions import definition as definitions
 from jobs.admin.editing.layout import CONDITIONAL, fieldsets
-from jobs.admin.firings.dead_letter import JobTypeFilter
 from jobs.admin.job.buttons import JobButtons
 from jobs.admin.job.cockpit import cockpit
 from jobs.admin.job.form import JobForm
-from jobs.admin.job.times import next_instants, schedule_text
-from jobs.admin.shared.cells import instant_cell, json_cell, state_label
-from jobs.admin.shared.lists import UncountedAdmin
+from jobs.admin.job.list import JobList
+from jobs.admin.job.times import next_instants
+from jobs.admin.shared.cells import json_cell
 from jobs.admin.shared.veil import HIDDEN, may_see_payloads
 from jobs.core.instants import instant_text as iso_text
-from jobs.core.policies import Priority
 from jobs.core.states import JobStatus
 from jobs.models import Job
-from tenants.clock import DatabaseNow
 from tenants.console.reach import form_within_reach
 
 #: ``notify`` may hold credentials, too.
 VEILED = ("payload", "notify")
 
 
-class DeletedFilter(DropdownFilter):
-    """Living jobs by default."""
-
-    title = "deleted"
-    parameter_name = "deleted"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("1", "Deleted ones alone")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
-        return queryset.filter(deleted_at__isnull=self.value() != "1")
-
-
 @admin.register(Job)
-class JobAdmin(JobButtons, UncountedAdmin):
+class JobAdmin(JobButtons, JobList):
     tenant_path = "tenant_id"
     trail_kind = "job"
-    list_display = (
-        "name",
-        "shown_status",
-        "tenant",
-        "job_type",
-        "shown_schedule",
-        "shown_priority",
-        "next_firing",
-    )
-    list_filter = (
-        ("status", ChoicesDropdownFilter),
-        ("schedule_type", ChoicesDropdownFilter),
-        ("priority", ChoicesDropdownFilter),
-        JobTypeFilter,
-        ("tenant", AutocompleteSelectFilter),
-        DeletedFilter,
-    )
     search_fields = ("id",)
     search_help_text = "Exact id, or how the name begins"
     fetched = ("tenant",)
@@ -104,10 +69,6 @@ class JobAdmin(JobButtons, UncountedAdmin):
     def save_model(self, request: HttpRequest, obj: Job, form: Any, change: bool) -> None:
         """Nothing: the form has written it."""
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        """Each with the database's clock as ``now``, from which its next firing is shown."""
-        return super().get_queryset(request).annotate(now=DatabaseNow())
-
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Not of a job that has ended, nor without the right to see payloads: the form is full of it."""
         closed = isinstance(obj, Job) and (
@@ -124,9 +85,6 @@ class JobAdmin(JobButtons, UncountedAdmin):
     def has_remove_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return bool(request.user.has_perm("jobs.delete_job"))  # type: ignore[union-attr]
 
-    def search_by_text(self, queryset: QuerySet[Job], text: str) -> QuerySet[Job]:
-        return queryset.filter(name__startswith=text.replace("\0", ""))
-
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
@@ -136,23 +94,6 @@ class JobAdmin(JobButtons, UncountedAdmin):
             if failure and failure["answer"] and not may_see_payloads(request.user):
                 failure["answer"] = HIDDEN
         return super().render_change_form(request, context, *args, **kwargs)
-
-    @admin.display(description="status")
-    def shown_status(self, job: Job) -> str:
-        return state_label("deleted" if job.deleted_at else job.status)
-
-    @admin.display(description="schedule")
-    def shown_schedule(self, job: Job) -> str:
-        return schedule_text(job)
-
-    @admin.display(description="priority")
-    def shown_priority(self, job: Job) -> str:
-        return Priority(job.priority).label
-
-    @admin.display(description="next firing")
-    def next_firing(self, job: Job) -> str:
-        instants, _ = next_instants(job, now=job.now, limit=1)  # type: ignore[attr-defined]
-        return instant_cell(instants[0] if instants else None)
 
     @admin.display(description="definition")
     def shown_definition(self, job: Job) -> str:

@@ -14,6 +14,7 @@ _FIRINGS = (
     ("Jobs", "event_repeat", "admin:jobs_job_changelist", "jobs.view_job"),
     ("Triggers", "bolt", "admin:jobs_trigger_changelist", "jobs.view_trigger"),
     ("Next 24 hours", "calendar_clock", "console_upcoming", "jobs.view_job"),
+    ("Failures", "heart_broken", "failures", "jobs.view_trigger"),
     ("Dead letters", "skull", "admin:jobs_deadletter_changelist", "jobs.view_trigger"),
     ("Attempts", "replay", "admin:jobs_attempt_changelist", "jobs.view_attempt"),
     ("Operations", "checklist", "admin:jobs_operation_changelist", "jobs.view_operation"),
