@@ -194,7 +194,7 @@ def _prepare_to_lead(**_: Any) -> None:
     """Beats also do what callers asked for by filter; the filters are the API's."""
     from jobs import limits
     from jobs.actions.bulk.runner import Runner
-    from jobs.api.calls.selection import select
+    from jobs.selection.walks import select
 
     _own_sessions()
     limits.counted_together(say=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from django.templatetags.static import static
 from kombu import Queue
 
+from jobs.core.schedule import ScheduleType
 from jobs.core.states import AttemptState, JobStatus, TriggerState
 from jobs.telemetry import logging_config
 from jobs.telemetry.traces import traces_config
@@ -169,6 +170,7 @@ SPECTACULAR_SETTINGS = {
         "AttemptStateEnum": list(AttemptState),
         "TenantStatusEnum": ["active", "suspended", "frozen"],
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
+        "ScheduleTypeEnum": list(ScheduleType),
         "OriginEnum": "jobs.models.Origin.values",
     },
 }

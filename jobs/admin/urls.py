@@ -10,6 +10,8 @@ from jobs.admin.find.page import FindPage
 from jobs.admin.firings.failures import FailureAct, FailuresPage
 from jobs.admin.installation.state import InstallationState
 from jobs.admin.installation.workers import TellWorker, WorkerFiguresPage, Workers
+from jobs.admin.job.bulk.page import BulkPage
+from jobs.admin.operations.progress import OperationProgress, UnfinishedOperations
 from jobs.admin.overview.page import OverviewFigures
 from jobs.admin.upcoming.page import Upcoming
 
@@ -19,6 +21,11 @@ urlpatterns: list[URLPattern] = [
     path("failures/", FailuresPage.as_view(), name="failures"),
     path("failures/act/", FailureAct.as_view(), name="failures_act"),
     path("overview/figures/", OverviewFigures.as_view(), name="overview_figures"),
+    path("jobs/job/bulk/<str:verb>/", BulkPage.as_view(), name="jobs_bulk"),
+    path("jobs/operation/unfinished/", UnfinishedOperations.as_view(), name="operations_unfinished"),
+    path(
+        "jobs/operation/<uuid:operation_id>/progress/", OperationProgress.as_view(), name="operation_progress"
+    ),
     path("search/", FindPage.as_view(), name="find"),
     path("upcoming/", Upcoming.as_view(), name="console_upcoming"),
     path("jobs/job/form/preview/", SchedulePreview.as_view(), name="console_job_preview"),

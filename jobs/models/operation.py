@@ -28,6 +28,10 @@ class Operation(models.Model):
     filter = models.JSONField()
     #: Of an edit: the merge patch.
     changes = models.JSONField(null=True)
+    #: Of a pause: why, as the jobs then say.
+    reason = models.CharField(max_length=500, blank=True, default="", db_default="")
+    #: How many matched when it was confirmed; null: nobody counted.
+    expected = models.PositiveBigIntegerField(null=True)
     all_or_nothing = models.BooleanField(default=False, db_default=False)
     checking = models.BooleanField(default=False, db_default=False)
     checked = models.PositiveBigIntegerField(default=0, db_default=0)

@@ -1,6 +1,7 @@
 """What is asked for many at once: bulks of jobs, operations and replays by a filter, backfills of a stretch of time.
 
-Which rows a filter means is decided by ``jobs.api.filters``, which read it as they read a query: here it is described.
+Which rows a filter means is decided by ``jobs.selection.filters``, which read it as they read a query: here it is
+described.
 """
 
 from datetime import datetime
@@ -11,6 +12,7 @@ from pydantic import Discriminator, Field, StrictBool, Tag
 
 from jobs.core.errors import InvalidInput, unknown
 from jobs.core.labels import SELECTOR
+from jobs.core.schedule import ScheduleType
 from jobs.core.states import REASONS, UNFINISHED, JobStatus, TriggerState
 from jobs.models.operation import FASTEST, JOB_VERBS, SLOWEST, TRIGGER_VERBS
 from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
@@ -22,6 +24,9 @@ VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
 EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
 MAX_JOBS = 1000
 MAX_IDS = 1000
+#: Ids of jobs in a filter: one to a hundred.
+IDS = r"^[0-9a-fA-F-]{36}(,[0-9a-fA-F-]{36}){0,99}$"
+MAX_ID_TEXT = 37 * 100
 _FILTER = "Must be an object; {} means all of them."
 _Line = Annotated[str, Text(MAX_NAME, pattern=LINE)]
 _Type = Annotated[str, Text(63)]
@@ -65,9 +70,11 @@ class BulkAnswer(Shown):
 class JobsFilter(_Asked):
     """As in a query of GET /jobs."""
 
+    ids: Annotated[str, Text(MAX_ID_TEXT, pattern=IDS)] | None = None
     status: JobStatus | None = None
     job_type: _Type | None = None
     priority: Literal[PRIORITIES] | None = None  # type: ignore[valid-type]
+    schedule_type: ScheduleType | None = None
     name: _Line | None = None
     name_prefix: _Line | None = None
     target: Annotated[str, Text(255, pattern=LINE)] | None = None

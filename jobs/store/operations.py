@@ -1,7 +1,7 @@
 """Operations on all that matches a filter: begin, take one, note what a slice of it did, pause, cancel, purge."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,8 @@ def begin(
     changes: Mapping[str, Any] | None = None,
     all_or_nothing: bool = False,
     per_second: float | None = None,
+    reason: str = "",
+    expected: int | None = None,
 ) -> UUID | None:
     """Put an operation on record, in the present actor's name; None when ``most`` of the tenant's are unfinished.
 
@@ -40,6 +42,8 @@ def begin(
         changes=None if changes is None else json.dumps(dict(changes)),
         all_or_nothing=all_or_nothing,
         per_second=per_second,
+        reason=reason,
+        expected=expected,
         asked_by=actor and json.dumps(actor.as_dict()),
         trace=callers_trace_kept(),
         most=most,
@@ -89,6 +93,11 @@ def _found(operation: Any, cursor: UUID, refusals: Mapping[UUID, str], ends: boo
         "most": MAX_REFUSALS,
         "ends": ends,
     }
+
+
+def note_reason(job_ids: Sequence[UUID], *, reason: str) -> None:
+    """Let paused jobs, locked by the caller, say why."""
+    _SQL["note_reason"](ids=list(job_ids), reason=reason)
 
 
 def postpone(*, operation_id: UUID) -> None:

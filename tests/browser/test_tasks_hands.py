@@ -6,7 +6,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from jobs.actions.bulk.operations import advance
 from jobs.models import Job
+from jobs.selection.walks import select
 from tests import factories
 from tests.browser.test_people import NARROW, theme, width
 from tests.browser.walk import PATIENCE_SECONDS, Walk
@@ -65,6 +67,39 @@ class TestFindAnything:
         )
         press(operator, Keys.ENTER)
         WebDriverWait(operator, PATIENCE_SECONDS).until(lambda d: str(job.id) in d.current_url)
+
+
+class TestManyAtOnce:
+    def test_two_hundred_jobs_are_paused_with_their_number_shown(self, walk: Walk) -> None:
+        tenant = factories.make_tenant(slug="globex")
+        for number in range(200):
+            factories.make_job(tenant, name=f"report-{number:03}")
+        walk.click("Jobs", within="#nav-sidebar")
+        walk.click("All that match")
+        walk.click("Pause all of them")
+        walk.reads("Pause 200 jobs of globex?")
+        walk.type("#bulk [name=reason]", "Incident 42.")
+        walk.click("Pause 200 jobs of globex", within="#bulk")
+        walk.shown("#progress")
+        assert walk.clicks <= MAX_CLICKS
+        while advance(select):
+            pass
+        walk.reads("200 of 200 looked at, 200 done, 0 refused")
+        assert set(Job.objects.values_list("status", "status_reason")) == {("paused", "Incident 42.")}
+
+    def test_those_that_are_ticked_are_changed(self, walk: Walk) -> None:
+        for name in ("close-books", "open-books"):
+            factories.make_job(name=name)
+        walk.click("Jobs", within="#nav-sidebar")
+        walk.press("#result_list input.action-select")
+        walk.shown("#changelist-actions select").find_element(
+            By.XPATH, ".//option[normalize-space()='Pause the ticked']"
+        ).click()
+        walk.click("Run", within="#changelist-actions")
+        walk.reads("1 job of")
+        walk.click("Pause 1 job", within="#bulk")
+        walk.shown("#progress")
+        assert walk.clicks <= MAX_CLICKS
 
 
 class TestKeyboardAlone:

@@ -9,8 +9,8 @@ import pytest
 from carillon import client
 from jobs.actions.bulk import operations
 from jobs.actions.bulk.runner import Runner
-from jobs.api.calls.selection import select
 from jobs.models import Job, Operation, PullType
+from jobs.selection.walks import select
 from tests import factories
 from tests.cli.conftest import ApiAdapter, Command
 from tests.interfaces.api.caller import Caller

@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.actions import jobs as actions
 from jobs.actions.bulk import operations
-from jobs.api.calls.selection import select
 from jobs.core.errors import Conflict
 from jobs.models import CatchUp, Event, Job, JobVersion, Trigger
+from jobs.selection.walks import select
 from tenants.models import Tenant
 from tests.factories import HOUR, MINUTE, make_job, make_tenant, make_trigger, now, owing
 

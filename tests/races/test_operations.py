@@ -9,8 +9,8 @@ from django.db import connection
 
 from jobs.actions.bulk import operations
 from jobs.actions.bulk.runner import Runner
-from jobs.api.calls.selection import select
 from jobs.models import Change, Job, Operation, Trigger
+from jobs.selection.walks import select
 from tests.factories import make_job, make_tenant, make_triggers
 from tests.interfaces.api.caller import Caller
 

@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from jobs.actions import triggers
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
-from jobs.api.calls.selection import select
 from jobs.models import Change, Job, Trigger
+from jobs.selection.walks import select
 from jobs.store import lifecycle
 from jobs.store.trail import Actor, acting_as
 from tests.factories import make_job, make_tenant, make_trigger, make_triggers

@@ -14,9 +14,9 @@ from django.test import Client
 
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
 from jobs.actions.pull.types import declare_type
-from jobs.api.calls.selection import select
 from jobs.engine.housekeeper import Housekeeper
 from jobs.models import Change, Job, PullType
+from jobs.selection.walks import select
 from jobs.store import execution
 from jobs.store import jobs as job_store
 from jobs.store.trail import Actor, acting_as, chain

@@ -81,10 +81,13 @@ def begin_operation(
     changes: dict[str, Any] | None = None,
     all_or_nothing: bool = False,
     per_second: float | None = None,
+    reason: str = "",
+    expected: int | None = None,
 ) -> Operation:
     """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked, ``changes`` those of
     an edit (``definition.read_patch``). ``all_or_nothing``: check all jobs first, and edit none if one refuses.
-    ``per_second``: so many items a second at most.
+    ``per_second``: so many items a second at most. ``reason``: of a pause, what the jobs then say. ``expected``: how
+    many matched when somebody counted.
 
     Raises ``Conflict`` when ``MAX_UNFINISHED`` of the tenant's are unfinished.
     """
@@ -97,6 +100,8 @@ def begin_operation(
             changes=changes,
             all_or_nothing=all_or_nothing,
             per_second=per_second,
+            reason=reason,
+            expected=expected,
             most=MAX_UNFINISHED,
         )
         if begun is None:
@@ -256,6 +261,8 @@ def _together(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, sta
         refusals = {one: str(why) for one, why in edited.refused.items()}
     else:
         refusals = _TOGETHER[verb](living)
+        if operation.reason:
+            operations_store.note_reason(list(locked), reason=operation.reason)
     refusals |= {one: _GONE for one in taken if one not in locked}
     return len(taken), {one: refusals[one] for one in taken if one in refusals}
 
@@ -284,6 +291,8 @@ def _refused(operation: Any, tenant: Tenant, job_id: UUID) -> str:
                 job_actions.update_job(tenant=tenant, job_id=job_id, changes=operation.changes)
             else:
                 _ALONE[verb](tenant=tenant, job_id=job_id)
+                if operation.reason:
+                    operations_store.note_reason([job_id], reason=operation.reason)
     except CarillonError as error:
         return str(error)
     except db.DISCONNECTED:

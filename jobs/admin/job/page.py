@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 
 from jobs.actions import definition as definitions
 from jobs.admin.editing.layout import CONDITIONAL, fieldsets
+from jobs.admin.job.bulk.buttons import InBulk
 from jobs.admin.job.buttons import JobButtons
 from jobs.admin.job.cockpit import cockpit
 from jobs.admin.job.form import JobForm
@@ -30,7 +31,7 @@ VEILED = ("payload", "notify")
 
 
 @admin.register(Job)
-class JobAdmin(JobButtons, JobList):
+class JobAdmin(InBulk, JobButtons, JobList):
     tenant_path = "tenant_id"
     trail_kind = "job"
     search_fields = ("id",)
@@ -46,7 +47,6 @@ class JobAdmin(JobButtons, JobList):
         "cancel",
         "delete_for_good",
     )
-    actions = None
     change_form_outer_before_template = "admin/jobs/job/overview.html"
     change_form_outer_after_template = "admin/jobs/job/below.html"
     change_form_before_template = "admin/jobs/job/form/conflict.html"

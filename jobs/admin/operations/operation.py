@@ -1,6 +1,7 @@
 """Operations on all that match a filter: how far each has come, and buttons to pause, resume and stop it.
 
-They are begun over the API; here an operator sees those of all tenants, and ends one that does harm.
+They are begun over the API and from the list of jobs; here an operator sees those of all tenants within reach, how far
+they come, and ends one that does harm.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,11 +9,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from unfold.contrib.filters.admin import DropdownFilter
 from unfold.enums import ActionVariant
 
 from jobs.actions.bulk import operations as actions
+from jobs.admin.operations.progress import progress, refusals_cell
 from jobs.admin.shared.cells import NOTHING, instant_cell, json_cell, state_label
 from jobs.admin.shared.lists import CreatedWithin, ReadOnlyAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
@@ -37,12 +39,14 @@ class UnfinishedFilter(DropdownFilter):
 class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
     tenant_path = "tenant_id"
     trail_kind = "operation"
-    list_display = ("begun", "what", "tenant", "status", "done", "refused", "shown_filter")
+    list_display = ("begun", "what", "tenant", "status", "done", "refused", "shown_filter", "asked_for_by")
+    list_before_template = "admin/jobs/operation/list_before.html"
     list_filter = (UnfinishedFilter, CreatedWithin)
     search_help_text = "Exact id of an operation"
     fetched = ("tenant",)
     veiled = ("shown_changes",)
     actions_detail = ("pause", "resume", "stop")
+    change_form_outer_before_template = "admin/jobs/operation/live.html"
     change_form_outer_after_template = "admin/trail_link.html"
     fieldsets = (
         (
@@ -55,7 +59,10 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
                 )
             },
         ),
-        ("What it acts on, and how", {"fields": ("shown_filter", "shown_changes", "all_or_nothing")}),
+        (
+            "What it acts on, and how",
+            {"fields": ("shown_filter", "shown_changes", "reason", "all_or_nothing")},
+        ),
         ("The first that refused", {"fields": ("shown_refusals",)}),
     )
 
@@ -90,6 +97,13 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
             lambda: act(tenant=operation.tenant, operation_id=operation.id),
             done=done,
         )
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        if kwargs.get("obj") is not None:
+            context["progress"] = progress(kwargs["obj"])
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
         operation = self.get_object(request, object_id)
@@ -138,4 +152,4 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @admin.display(description="refusals")
     def shown_refusals(self, operation: Operation) -> str:
-        return json_cell(operation.refusals) if operation.refusals else NOTHING
+        return refusals_cell(operation)

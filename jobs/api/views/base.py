@@ -13,9 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.calls import idempotency, rates
-from jobs.api.filters import ListFilter, refuse_empty
 from jobs.api.schema import EndpointSchema
 from jobs.core.errors import InvalidInput, unknown
+from jobs.selection.filters import ListFilter, refuse_empty
 from jobs.shapes.base import Shown
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant

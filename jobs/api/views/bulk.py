@@ -13,7 +13,6 @@ from jobs.actions import definition
 from jobs.actions.bulk import edits
 from jobs.actions.bulk import operations as actions
 from jobs.actions.bulk.create import Outcome, create_jobs, drafts
-from jobs.api.calls.selection import count, first, read_filter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.problems import problem_of, shorten
 from jobs.api.schema import Many, endpoint
@@ -21,6 +20,7 @@ from jobs.api.views.base import Endpoint
 from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.instants import instant_text
 from jobs.models import Operation
+from jobs.selection.walks import count, first, read_filter
 from jobs.shapes.operations import (
     Bulk,
     BulkAnswer,

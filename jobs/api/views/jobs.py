@@ -18,7 +18,6 @@ from jobs.actions import jobs as actions
 from jobs.actions.jobs import find_job, find_job_by_name
 from jobs.api import examples
 from jobs.api.calls.preconditions import expected_version, precondition
-from jobs.api.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
@@ -27,6 +26,7 @@ from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text
 from jobs.models import Attempt, Job, SkippedRange, Trigger
+from jobs.selection.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
 from jobs.shapes.history import OF_HISTORY, AttemptShape, OneJob, SkippedRangeShape, TriggerShape
 from jobs.shapes.job import Changes, Definition, JobShape, Pause, Replacement, Run, Status
 from jobs.shapes.terms import LINE

@@ -10,7 +10,6 @@ from rest_framework.response import Response
 
 from jobs.actions.jobs import find_job
 from jobs.actions.triggers import find_attempt
-from jobs.api.filters import AttemptFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
@@ -19,6 +18,7 @@ from jobs.core.errors import InvalidInput
 from jobs.core.histogram import percentile
 from jobs.core.states import UNFINISHED
 from jobs.models import Attempt
+from jobs.selection.filters import AttemptFilter
 from jobs.shapes.history import AttemptShape, JobStats, OneAttempt, TenantStats
 from jobs.store.insight.outcomes import WINDOWS, Figures, Window, statistics
 from jobs.store.insight.series.totals import totals

@@ -8,13 +8,13 @@ from rest_framework.response import Response
 from jobs.actions import triggers as actions
 from jobs.actions.triggers import find_trigger
 from jobs.api import examples
-from jobs.api.calls.selection import dead_letters
-from jobs.api.filters import DeadLetterFilter, TriggerFilter
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
+from jobs.selection.filters import DeadLetterFilter, TriggerFilter
+from jobs.selection.walks import dead_letters
 from jobs.shapes.history import AttemptShape, OneTrigger, ReplayCount, TriggerShape
 from jobs.shapes.operations import NamedDeadLetters, Replay
 from jobs.store.effects import duplicates_prevented

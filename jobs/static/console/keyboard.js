@@ -46,6 +46,10 @@
         for (const icon of root.querySelectorAll(".material-symbols-outlined")) {
             if (!icon.hasAttribute("role")) icon.setAttribute("aria-hidden", "true");
         }
+        // What scrolls, and holds nothing that takes the focus, would be out of reach.
+        for (const box of root.querySelectorAll(".overflow-x-auto, [style*='overflow']")) {
+            if (box.scrollWidth > box.clientWidth + 1 && !box.querySelector(FOCUSABLE)) box.tabIndex = 0;
+        }
         // Of select2 and of Django's two-sided selection of many.
         for (const part of root.querySelectorAll(".select2-selection[role=combobox], .select2-selection__rendered[role]")) {
             const select = part.closest(".select2")?.previousElementSibling;
@@ -235,6 +239,7 @@
         if (content) content.tabIndex = -1;
         if (!document.querySelector("main")) document.getElementById("page")?.setAttribute("role", "main");
         mend(document);
+        window.addEventListener("resize", () => mend(document));
         new MutationObserver((records) => {
             if (records.some((record) => record.addedNodes.length)) mend(document);
         }).observe(document.body, { childList: true, subtree: true });

@@ -3,9 +3,10 @@
 -- index: operation_unfinished
 -- returns: id
 INSERT INTO jobs_operation (
-    id, tenant_id, verb, filter, changes, all_or_nothing, checking, checked, per_second, next_at, cursor, done, refused,
+    id, tenant_id, verb, filter, changes, reason, expected, all_or_nothing, checking, checked, per_second, next_at, cursor, done, refused,
     refusals, cancelled, asked_by, trace, created_at, updated_at)
-SELECT %(id)s, %(tenant_id)s, %(verb)s, %(filter)s::jsonb, %(changes)s::jsonb, %(all_or_nothing)s, %(all_or_nothing)s, 0,
+SELECT %(id)s, %(tenant_id)s, %(verb)s, %(filter)s::jsonb, %(changes)s::jsonb, %(reason)s, %(expected)s, %(all_or_nothing)s,
+       %(all_or_nothing)s, 0,
        %(per_second)s, CASE WHEN %(per_second)s::float IS NOT NULL THEN carillon_clock() END,
        '00000000-0000-0000-0000-000000000000', 0, 0, '[]', false, %(asked_by)s::jsonb, %(trace)s, carillon_clock(),
        carillon_clock()
@@ -20,8 +21,8 @@ RETURNING id;
 -- that is further away than the pace can have put it is one of before the clock went back.
 -- locks: a row of jobs_operation, SKIP LOCKED
 -- index: operation_unfinished
--- returns: id, tenant_id, verb, filter, changes, checking, cursor, asked_by, trace, created_at, room, paced_from
-SELECT o.id, o.tenant_id, o.verb, o.filter, o.changes, o.checking, o.cursor, o.asked_by, o.trace, o.created_at,
+-- returns: id, tenant_id, verb, filter, changes, reason, checking, cursor, asked_by, trace, created_at, room, paced_from
+SELECT o.id, o.tenant_id, o.verb, o.filter, o.changes, o.reason, o.checking, o.cursor, o.asked_by, o.trace, o.created_at,
        1 + floor(extract(epoch FROM clock.now - pace.paced_from) * o.per_second)::int AS room, pace.paced_from
 FROM (SELECT carillon_clock() AS now OFFSET 0) clock
     CROSS JOIN jobs_operation o
@@ -100,6 +101,12 @@ RETURNING id;
 UPDATE jobs_operation SET cancelled = true, updated_at = carillon_clock(), finished_at = carillon_clock()
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND finished_at IS NULL
 RETURNING id;
+
+-- name: note_reason
+-- Say of paused jobs why, in the transaction that pauses them.
+-- locks: job rows, held by the action
+-- index: primary key
+UPDATE jobs_job SET status_reason = %(reason)s WHERE id = ANY(%(ids)s::uuid[]) AND status = 'paused';
 
 -- name: purge
 -- Drop finished operations past retention, a bounded number at a time.

@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.actions.bulk.operations import advance
 from jobs.admin.firings import failures
-from jobs.api.calls.selection import select
 from jobs.models import Operation, Trigger
+from jobs.selection.walks import select
 from tests import factories
 from tests.factories import HOUR
 from tests.interfaces.admin.test_walks import bound

@@ -10,9 +10,9 @@ from jobs.actions.bulk import edits, operations
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
 from jobs.actions.pull import types
 from jobs.actions.pull.json_schema import MAX_STEPS, Allowance
-from jobs.api.calls.selection import select
 from jobs.core.json_rules import MAX_DEPTH
 from jobs.models import Change, Job, JobVersion, Operation, Trigger
+from jobs.selection.walks import select
 from tests.factories import HOUR, make_job, make_trigger, now, row, state_of, states
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 

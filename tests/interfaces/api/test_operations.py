@@ -9,10 +9,10 @@ from django.db import connection
 
 from jobs.actions.bulk import operations, statuses
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
-from jobs.api.calls import selection
-from jobs.api.calls.selection import select
 from jobs.engine.housekeeper import Housekeeper
 from jobs.models import Job, JobVersion, Operation, Trigger
+from jobs.selection import walks as selection
+from jobs.selection.walks import select
 from tests.factories import make_job, make_trigger, now, owing, states
 from tests.interfaces.api.caller import Caller, faulty_fields
 from tests.interfaces.api.test_lists import walk

@@ -13,8 +13,8 @@ from django.db import connection
 
 from jobs.actions.bulk import operations
 from jobs.actions.bulk.runner import IDLE_SECONDS, PACED_SECONDS, Runner
-from jobs.api.calls.selection import select
 from jobs.models import Change, Job, Operation, Trigger
+from jobs.selection.walks import select
 from tests.factories import HOUR, make_job, make_trigger, make_triggers, now, row, states
 from tests.interfaces.api.caller import Caller, faulty_fields
 
@@ -252,7 +252,7 @@ class TestCancellingTriggers:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(operations, "SLICE", 2)
-        monkeypatch.setattr("jobs.api.calls.selection.SLICE_ROWS", 3)
+        monkeypatch.setattr("jobs.selection.walks.SLICE_ROWS", 3)
 
     def test_ends_what_waits_asks_what_runs_and_leaves_the_rest(
         self, owner: Caller, outsider: Caller

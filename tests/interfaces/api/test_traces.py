@@ -9,10 +9,10 @@ import pytest
 
 from jobs.actions import jobs as actions
 from jobs.actions.bulk.operations import advance
-from jobs.api.calls.selection import select
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import Job, Trigger
+from jobs.selection.walks import select
 from jobs.telemetry import callers_trace
 from tests.factories import ANYONE, make_job, make_trigger, owing
 from tests.interfaces.api.caller import Caller, noop_job

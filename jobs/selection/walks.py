@@ -12,11 +12,11 @@ from django.db.models import QuerySet
 from rest_framework.exceptions import ValidationError
 
 from jobs.actions.bulk.operations import Selection
-from jobs.api.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter, UnfinishedFilter
 from jobs.core.errors import InvalidInput, unknown
 from jobs.models import Job, Trigger
 from jobs.models.operation import TRIGGER_VERBS
 from jobs.models.trigger import DEAD_LETTERS
+from jobs.selection.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter, UnfinishedFilter
 from tenants.models import Tenant
 
 #: Rows that one slice looks at, and a dry run.
@@ -70,10 +70,12 @@ def select(operation: Any, most: int) -> Selection:
     return Selection(ids, last or (ids[-1] if ids else operation.cursor), ends=last is None)
 
 
-def count(wanted: Mapping[str, str], *, verb: str, tenant: Tenant) -> tuple[int, bool]:
-    """How many match among the first ``DRY_RUN_ROWS`` rows, and whether those were all there are."""
+def count(
+    wanted: Mapping[str, str], *, verb: str, tenant: Tenant, most: int | None = None
+) -> tuple[int, bool]:
+    """How many match among the first ``most`` rows, ``DRY_RUN_ROWS`` by default, and whether those were all."""
     filters = _filters(wanted, verb=verb, tenant_id=tenant.id)
-    walk, last = _reach(filters, after=UUID(int=0), most=DRY_RUN_ROWS)
+    walk, last = _reach(filters, after=UUID(int=0), most=most or DRY_RUN_ROWS)
     return _sifted(filters, walk).order_by().count(), last is None
 
 

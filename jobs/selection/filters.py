@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.db.models import OuterRef, Q, QuerySet, Subquery
@@ -16,12 +17,15 @@ from jobs.core.instants import EARLIEST, LATEST, OUT_OF_BOUNDS, parse_instant
 from jobs.core.labels import SELECTOR, read_selector
 from jobs.core.policies import Priority
 from jobs.core.pull import MARK
+from jobs.core.schedule import ScheduleType
 from jobs.core.states import PHASES, UNFINISHED, AttemptState, JobStatus, TriggerState
 from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
 from jobs.models.fields import first_id_since
 from jobs.shapes.job import MAX_NAME
-from jobs.shapes.operations import EVERY_REASON
+from jobs.shapes.operations import EVERY_REASON, IDS
 
+#: Jobs that one filter may name.
+MAX_IDS = 100
 #: States of attempts that always have an error code (``handlers.outcome``).
 _WITH_CODE = (AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED)
 #: How far a worker's clock may be from the database's for a filter by time to find all of its attempts.
@@ -98,6 +102,30 @@ class LabelsFilter(filters.Filter):
         return queryset
 
 
+class _IdsField(forms.CharField):
+    """``<uuid>,<uuid>`` as a list; empty for nothing."""
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        parts = text.split(",") if text else []
+        if len(parts) > MAX_IDS:
+            raise forms.ValidationError(f"Must name {MAX_IDS} ids at most.")
+        try:
+            return [UUID(part.strip()) for part in parts]
+        except ValueError:
+            raise forms.ValidationError("Must be ids of jobs, UUIDs, separated by commas.") from None
+
+
+@extend_schema_field({"type": "string", "pattern": IDS})
+class IdsFilter(filters.Filter):
+    """Those of the named ids."""
+
+    field_class = _IdsField
+
+    def filter(self, queryset: QuerySet[Any], value: list[UUID]) -> QuerySet[Any]:
+        return queryset.filter(id__in=value) if value else queryset
+
+
 @extend_schema_field({"type": "string", "maxLength": MAX_NAME, "pattern": _SOMETHING})
 class NameFilter(filters.CharFilter):
     """A name, or how it begins."""
@@ -144,7 +172,9 @@ class ListFilter(filters.FilterSet):
 
     def given(self) -> dict[str, Any]:
         """The filters that were given, with their values."""
-        return {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
+        return {
+            name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {}, [])
+        }
 
     def walk(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return self._apply(queryset, self.walking())
@@ -161,11 +191,13 @@ class ListFilter(filters.FilterSet):
 
 
 class JobFilter(ListFilter):
+    ids = IdsFilter(label="Ids of jobs, separated by commas, 100 at most.")
     status = filters.ChoiceFilter(choices=_choices(JobStatus))
     job_type = JobTypeFilter(max_length=63)
     priority = filters.ChoiceFilter(
         choices=_choices(priority.label for priority in Priority), method="by_label"
     )
+    schedule_type = filters.ChoiceFilter(choices=_choices(ScheduleType))
     name = NameFilter(max_length=MAX_NAME, label="The exact name.")
     name_prefix = NameFilter(
         max_length=MAX_NAME,
@@ -191,6 +223,8 @@ class JobFilter(ListFilter):
 
     def walking(self) -> dict[str, Any]:
         given = self.given()
+        if "ids" in given:
+            return {"ids": given["ids"]}
         leading = ("name",) if self.by_id else ("name", "name_prefix")
         found: dict[str, Any] = {name: given[name] for name in leading if name in given}
         if found or (self.by_name and not self.by_id):
