@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from benchmarks import (
+    console,
     creation,
     fairness,
     herd,
@@ -38,6 +39,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "outage": outage.measure,
     "schedules": schedules.measure,
     "creation": creation.measure,
+    "console": console.measure,
     "scale": registry.measure,
     "history": history.measure,
     "tenants": tenants.measure,
