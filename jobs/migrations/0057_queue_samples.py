@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0058_forecast")]
+    dependencies = [("jobs", "0056_forecast")]
 
     operations = [
         migrations.CreateModel(

@@ -68,7 +68,7 @@ def drop(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("jobs", "0054_queue_samples")]
+    dependencies = [("jobs", "0057_queue_samples")]
 
     operations = [
         migrations.SeparateDatabaseAndState(

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0060_overview'),
+        ('jobs', '0055_overview'),
     ]
 
     operations = [

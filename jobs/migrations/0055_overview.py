@@ -51,7 +51,7 @@ def drop(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("jobs", "0057_access")]
+    dependencies = [("jobs", "0054_access")]
 
     operations = [
         migrations.AddField("worker", "busy", models.PositiveIntegerField(null=True)),

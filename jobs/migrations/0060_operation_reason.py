@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0056_lists")]
+    dependencies = [("jobs", "0059_lists")]
 
     operations = [
         migrations.AddField(

@@ -38,7 +38,7 @@ def drop(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("jobs", "0055_paused_until")]
+    dependencies = [("jobs", "0058_paused_until")]
 
     operations = [
         migrations.SeparateDatabaseAndState(
