@@ -3,13 +3,17 @@
 Not a model of its own: a second list of triggers, served below theirs under the same permissions.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from unfold.enums import ActionVariant
@@ -28,15 +32,17 @@ from jobs.admin.shared.filters import (
 )
 from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.walks import Walk, WalkedAdmin
-from jobs.admin.shared.writes import OperableAdmin, button
+from jobs.admin.shared.writes import OperableAdmin
 from jobs.core.errors import CarillonError
 from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
 from tenants.clock import DatabaseNow
-from tenants.console import back_to
+from tenants.models import Tenant
 
 #: One click replays so many, so that it ends within a request; the next click takes the next.
 MAX_AT_ONCE = 10_000
+#: Above so many of a tenant its slug is typed.
+MAX_UNTYPED = 1_000
 
 
 class _Opts:
@@ -46,6 +52,39 @@ class _Opts:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Trigger._meta, name)
+
+
+class Share(NamedTuple):
+    """The dead letters of one tenant that are meant."""
+
+    tenant: Tenant
+    number: int
+
+    @property
+    def is_typed(self) -> bool:
+        return self.number > MAX_UNTYPED
+
+
+def _shares(dead: QuerySet[Trigger]) -> list[Share]:
+    """How many of each tenant there are, of what is bounded already."""
+    counts = Counter(dead.values_list("tenant_id", flat=True))
+    return [
+        Share(tenant, counts[tenant.pk]) for tenant in Tenant.objects.filter(pk__in=counts).order_by("slug")
+    ]
+
+
+def _unconfirmed(typed: QueryDict, shares: Sequence[Share]) -> str:
+    """Why nothing is done, if what is there now is not what was confirmed, tenant by tenant."""
+    for share in shares:
+        confirmed = typed.get(f"confirmed_{share.tenant.pk}", "")
+        if not re.fullmatch("[0-9]{1,9}", confirmed) or int(confirmed) < share.number:
+            return (
+                f"{share.number:,} of {share.tenant.slug} match now, and that was not confirmed. Nothing was done: "
+                "look at the numbers and confirm again."
+            )
+        if share.is_typed and typed.get(f"slug_{share.tenant.pk}", "").strip() != share.tenant.slug:
+            return f"Type {share.tenant.slug} to confirm. Nothing was done."
+    return ""
 
 
 class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
@@ -113,7 +152,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
                 "icon": "replay",
                 "variant": ActionVariant.PRIMARY,
                 "attrs": {},
-                "dialog": True,
+                "dialog": False,
                 "path": f"{reverse('admin:jobs_deadletter_replay')}{'?' if query else ''}{query}",
             }
             response.context_data["actions_list"] = [replay]  # type: ignore[index]
@@ -121,39 +160,58 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @admin.action(description="Replay the selected", permissions=["operate"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        across = request.POST.get("select_across") == "1"
+        """Those that were ticked, on one page. The button that replays all that match asks with their number."""
+        if request.POST.get("select_across") == "1":
+            messages.error(request, "To replay more than a page of them, use Replay all that match.")
+            return
         ids = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)[:MAX_NAMED]
-        self._replay(request, queryset, chosen={"filter": request.GET.dict()} if across else {"ids": ids})
+        dead = queryset.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
+        for share in _shares(dead):
+            self._replay(request, share, dead, chosen={"ids": ids})
 
-    @button(
-        "Replay all that match",
-        asks="Every dead letter that the filter and search of this list match runs once more, on all its pages, "
-        f"up to {MAX_AT_ONCE:,} at a click: fresh retry budget, same idempotency key.",
-        icon="replay",
-    )
-    def replay_matching(self, request: HttpRequest, form: Any) -> HttpResponseBase:
+    def replay_matching(self, request: HttpRequest) -> HttpResponseBase:
+        """Asks with the number of each tenant, and replays what was confirmed: up to ``MAX_AT_ONCE`` at a click."""
+        if not self.has_operate_permission(request):
+            raise PermissionDenied
+        dead, more = self._matching(request)
+        shares = _shares(dead)
+        back = f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}"
+        if request.method == "POST":
+            if problem := _unconfirmed(request.POST, shares):
+                messages.error(request, problem)
+            else:
+                for share in shares:
+                    self._replay(request, share, dead, chosen={"filter": request.GET.dict()})
+                return HttpResponseRedirect(back)
+        asked = {
+            "title": "Replay dead letters?" if shares else "Replay: no dead letter matches",
+            "shares": shares,
+            "more": more,
+            "back": back,
+            "opts": _Opts(),
+        }
+        return TemplateResponse(
+            request, "admin/jobs/trigger/replay.html", self.admin_site.each_context(request) | asked
+        )
+
+    def _matching(self, request: HttpRequest) -> tuple[QuerySet[Trigger], bool]:
+        """What the list shows, on all its pages: the oldest ``MAX_AT_ONCE``, and whether there are more."""
         matching = self.get_changelist_instance(request).get_queryset(request)
-        self._replay(request, matching, chosen={"filter": request.GET.dict()})
-        return back_to(request, f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}")
-
-    def _replay(
-        self, request: HttpRequest, matching: QuerySet[Trigger], *, chosen: Mapping[str, Any]
-    ) -> None:
-        """Replay the oldest of ``matching`` and say how many, and whether that was all."""
         dead = matching.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
         beyond = dead.values_list("id", flat=True)[MAX_AT_ONCE : MAX_AT_ONCE + 1].first()
+        return (dead, False) if beyond is None else (dead.filter(id__lt=beyond), True)
+
+    def _replay(
+        self, request: HttpRequest, share: "Share", dead: QuerySet[Trigger], *, chosen: Mapping[str, Any]
+    ) -> None:
+        """Replay a tenant's, and say how many, and whether some cannot be."""
         try:
-            count = replay_dead_letters(
-                tenant=None,
-                queryset=dead if beyond is None else dead.filter(id__lt=beyond),
-                chosen=chosen,
-            )
+            count = replay_dead_letters(tenant=share.tenant, queryset=dead, chosen=chosen)
         except CarillonError as error:
-            messages.error(request, str(error))
+            messages.error(request, f"{share.tenant.slug}: {error}")
             return
-        more = "" if beyond is None else " More match: replay again for the next."
-        messages.success(request, f"Replayed {count:,}.{more}")
-        if skipped := (dead.filter(id__lt=beyond) if beyond else dead)[:1].first():
+        messages.success(request, f"Replayed {count:,} of {share.tenant.slug}.")
+        if skipped := dead.filter(tenant_id=share.tenant.pk)[:1].first():
             messages.warning(
                 request, f"Some cannot be replayed: the job of {skipped.id} is cancelled or deleted."
             )

@@ -23,7 +23,7 @@ from tenants.actions import create_api_key
 from tenants.models import ApiKey, OperatorBounds, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
-from tests.interfaces.admin.world import CONFIRMED, PAGES, World, inputs
+from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs
 
 pytestmark = pytest.mark.django_db
 MARK = "foreign-"
@@ -229,9 +229,11 @@ class TestLists:
         ):
             sent = {"action": action, "_selected_action": [str(dead.pk)], "select_across": "1", "post": "yes"}
             bound.post(reverse(f"admin:{model}_changelist"), sent)
-        bound.post(reverse("admin:jobs_deadletter_replay") + f"?q={dead.pk}", CONFIRMED)
+        url = reverse("admin:jobs_deadletter_replay")
+        confirm_shares(bound, f"{url}?q={dead.pk}")
+        bound.post(url, {f"confirmed_{dead.tenant_id}": 9})
         assert state() == before
-        bound.post(reverse("admin:jobs_deadletter_replay"), CONFIRMED)
+        confirm_shares(bound, url)
         assert state() == before
         world.dead.refresh_from_db()
         assert world.dead.state == "pending"  # control: the own one

@@ -1,6 +1,8 @@
 """Triggers and dead letters: where a page leads to, and what can be done there."""
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,7 +16,7 @@ from jobs.admin.shared.cells import visible
 from jobs.explain import GATE_NAMES
 from jobs.models import Trigger
 from tests import factories
-from tests.interfaces.admin.world import CONFIRMED, World, press, said
+from tests.interfaces.admin.world import CONFIRMED, World, confirm_shares, press
 
 pytestmark = pytest.mark.django_db
 
@@ -129,7 +131,7 @@ class TestDeadLetters:
         link = operator.get(self.url + query).context["actions_list"][0]["path"]
         assert operator.get(link).status_code == 200
         assert self.states(world.dead, others["poison"], others["foreign"]) == ["dead"] * 3
-        operator.post(link, CONFIRMED)
+        confirm_shares(operator, link)
         assert self.states(world.dead, others["poison"], others["foreign"]) == states
         assert self.states(others["running"], others["skipped"]) == ["running", "skipped"]
 
@@ -138,15 +140,44 @@ class TestDeadLetters:
     ) -> None:
         monkeypatch.setattr(dead_letter, "MAX_AT_ONCE", 2)
         triggers = sorted([world.dead, *factories.make_triggers(world.job, 2, "dead")], key=lambda t: t.id)
-        assert "More match" in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        assert "More match" in operator.get(f"{self.url}replay/").content.decode()
+        confirm_shares(operator, f"{self.url}replay/")
         assert self.states(*triggers) == ["pending", "pending", "dead"]
-        assert "More match" not in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        assert "More match" not in operator.get(f"{self.url}replay/").content.decode()
+        confirm_shares(operator, f"{self.url}replay/")
         assert self.states(*triggers) == ["pending", "pending", "pending"]
 
     def test_those_of_a_cancelled_job_stay_and_it_is_told(self, world: World, operator: Client) -> None:
         press(operator, "jobs_job_cancel", world.job)
-        assert "cancelled or deleted" in said(operator.post(f"{self.url}replay/", CONFIRMED))
+        page = confirm_shares(operator, f"{self.url}replay/")
+        assert "cancelled or deleted" in page.content.decode()
         assert self.states(world.dead) == ["dead"]
+
+    def test_names_each_tenant_with_its_number_before_it_replays(
+        self, world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        page = operator.get(f"{self.url}replay/").content.decode()
+        for trigger, number in ((world.dead, 2), (others["foreign"], 1)):
+            assert re.search(rf"{trigger.tenant.slug}</td>\s*<td[^>]*><b>{number}</b>", page)
+
+    @pytest.mark.parametrize("confirmed", [{}, {"less": 1}, {"text": "all"}])
+    def test_does_nothing_that_was_not_confirmed(
+        self, confirmed: dict[str, Any], world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        sent = {f"confirmed_{world.tenant.id}": number for number in confirmed.values()}
+        page = operator.post(f"{self.url}replay/", sent).content.decode()
+        assert "Nothing was done" in page
+        assert self.states(world.dead, others["poison"], others["foreign"]) == ["dead"] * 3
+
+    def test_above_some_number_the_tenant_is_typed(
+        self, world: World, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dead_letter, "MAX_UNTYPED", 0)
+        sent = {f"confirmed_{world.tenant.id}": 1}
+        operator.post(f"{self.url}replay/", sent)
+        assert self.states(world.dead) == ["dead"]
+        operator.post(f"{self.url}replay/", sent | {f"slug_{world.tenant.id}": world.tenant.slug})
+        assert self.states(world.dead) == ["pending"]
 
     def test_viewers_cannot_replay(self, world: World, staff: Callable[..., Client]) -> None:
         client = staff("view_trigger")

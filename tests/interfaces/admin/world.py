@@ -1,5 +1,6 @@
 """One row of everything the console shows, its pages, and what a browser sends."""
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -157,3 +158,9 @@ def inputs(**changes: str) -> dict[str, str]:
         "schedule_every_seconds": "",
         "retry_policy": "{}",
     } | changes
+
+
+def confirm_shares(client: Client, url: str) -> HttpResponse:
+    """Confirm what a page asks for many at once, with the number it shows for each tenant."""
+    page = client.get(url).content.decode()
+    return client.post(url, dict(re.findall(r'name="(confirmed_\d+)" value="(\d+)"', page)), follow=True)
