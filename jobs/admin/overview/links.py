@@ -29,7 +29,7 @@ class Links:
     def dead_letters(self, *, tenant: int) -> str | None:
         if not self._may_view("jobs", "trigger"):
             return None
-        query = {"tenant__id__exact": tenant, "created": "24h"}
+        query = {"tenant__id__exact": tenant, "died": "24h"}
         return f"{reverse('admin:jobs_deadletter_changelist')}?{urlencode(query)}"
 
     def tenant(self, tenant_id: int | str) -> str | None:

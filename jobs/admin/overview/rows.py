@@ -35,18 +35,22 @@ def tenant_rows(found: Condition, links: Links) -> list[dict[str, Any]]:
                 "status": "" if tenant.is_active else "not active",
                 "in_flight": cell(
                     f"{tenant.in_flight:,} of {tenant.cap:,}",
-                    links.triggers(state__exact="running"),
+                    links.triggers(tab="running", tenant__id__exact=tenant.id),
                     links=tenant.in_flight,
                 ),
                 "share": min(share, 100),
                 "is_nearly_full": share >= NEARLY_FULL,
                 "due": cell(
                     _bounded(tenant.due) if tenant.due_seconds else 0,
-                    links.triggers(state__exact="pending"),
+                    links.triggers(tab="late", tenant__id__exact=tenant.id),
                     links=tenant.due_seconds,
                 ),
                 "oldest": _lasting(tenant.due_seconds),
-                "skipped": cell(f"{skipped:,}", links.triggers(state__exact="skipped"), links=skipped),
+                "skipped": cell(
+                    f"{skipped:,}",
+                    links.triggers(state__exact="skipped", tenant__id__exact=tenant.id),
+                    links=skipped,
+                ),
                 "dead": cell(f"{tenant.dead:,}", links.dead_letters(tenant=tenant.id), links=tenant.dead),
             }
         )
@@ -73,9 +77,11 @@ def _type_row(one: TypeFigures, found: Condition, links: Links) -> dict[str, Any
         # A beat opens the queue before anything is dispatched into it; until then it has no page.
         "name": cell(one.name, links.job_type(one.name), links=one.window),
         "paused": one.paused is not None,
-        "queued": cell(f"{one.queued:,}", links.triggers(state__exact="queued"), links=one.queued),
+        "queued": cell(f"{one.queued:,}", links.triggers(tab="queued", job_type=one.name), links=one.queued),
         "window": NOTHING if one.window is None else f"{one.window:,}",
-        "running": cell(f"{one.running:,}", links.triggers(state__exact="running"), links=one.running),
+        "running": cell(
+            f"{one.running:,}", links.triggers(tab="running", job_type=one.name), links=one.running
+        ),
         "workers": len(serving),
         "slots": sum(worker.slots for worker in serving),
         "is_unserved": not serving and bool(one.queued or one.due_seconds),

@@ -4,6 +4,7 @@ Figures of the list are read for the rows of its page alone, in one bounded stat
 """
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -178,7 +179,7 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
     @admin.display(description="due")
     def due(self, tenant: Any) -> str:
-        return self._counted(tenant.standing.due, tenant, "jobs_trigger_changelist")
+        return self._counted(tenant.standing.due, tenant, "jobs_trigger_changelist", tab="late")
 
     @admin.display(description="oldest due for")
     def oldest(self, tenant: Any) -> str:
@@ -187,13 +188,13 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
     @admin.display(description="dead in 24 h")
     def dead(self, tenant: Any) -> str:
-        return self._counted(tenant.standing.dead, tenant, "jobs_deadletter_changelist")
+        return self._counted(tenant.standing.dead, tenant, "jobs_deadletter_changelist", died="24h")
 
-    def _counted(self, number: int, tenant: Tenant, page: str) -> str:
+    def _counted(self, number: int, tenant: Tenant, page: str, **filters: str) -> str:
         """``100+`` where counting ends, as a link to the list."""
         if not number:
             return "0"
-        url = f"{reverse(f'admin:{page}')}?tenant__id__exact={tenant.pk}"
+        url = f"{reverse(f'admin:{page}')}?{urlencode({'tenant__id__exact': tenant.pk} | filters)}"
         more = "+" if number >= MAX_LISTED else ""
         return format_html('<a class="text-link" href="{}">{}{}</a>', url, f"{number:,}", more)
 
