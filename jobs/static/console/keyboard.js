@@ -245,6 +245,9 @@
         }).observe(document.body, { childList: true, subtree: true });
     });
 
+    // What fits into a wide window may scroll in a narrow one.
+    window.addEventListener("resize", () => mend(document));
+
     document.addEventListener("alpine:initialized", () => {
         const root = document.documentElement;
         follow(root, "openModal", document.getElementById("modal-content"), "Confirm");

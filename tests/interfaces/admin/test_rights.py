@@ -65,7 +65,12 @@ class TestGroups:
             kind = page.rpartition("_")[2]
             if kind in ("changelist", "change"):
                 assert viewer.get(world.url(page)).status_code == 200, page
-            if kind not in ("history", "changelist"):
+            if kind not in (
+                "history",
+                "changelist",
+                "backfills",
+                "versions",
+            ):  # these read, whatever the method
                 assert viewer.post(world.url(page), CONFIRMED).status_code in (302, 403), page
         assert Job.objects.get(id=world.job.id).status == "active"
         assert viewer.get(reverse("admin:auth_user_changelist")).status_code == 403

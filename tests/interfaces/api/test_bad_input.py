@@ -212,9 +212,9 @@ class TestEdit:
 
 class TestActions:
     @pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "run"])
-    def test_take_no_fields(self, owner: Caller, verb: str) -> None:
+    def test_take_no_fields_that_they_do_not_know(self, owner: Caller, verb: str) -> None:
         job = make_job(owner.tenant)
-        assert faulty_fields(owner.post(f"/jobs/{job.id}/{verb}", {"reason": "x"})) == {"reason"}
+        assert faulty_fields(owner.post(f"/jobs/{job.id}/{verb}", {"because": "x"})) == {"because"}
 
     @pytest.mark.parametrize("body", [{}, {"status": None}, {"status": "completed"}, {"status": 1}])
     def test_refuse_a_status_nobody_can_set(self, owner: Caller, body: Any) -> None:

@@ -156,10 +156,10 @@ class TestAnOperation:
         jobs = [make_job(owner.tenant) for _ in range(3)]
         pause = statuses.pause
 
-        def fragile(locked: Any) -> Any:
+        def fragile(locked: Any, **how: Any) -> Any:
             if jobs[1].id in {job.id for job in locked}:
                 raise RuntimeError("bug")
-            return pause(locked)
+            return pause(locked, **how)
 
         monkeypatch.setitem(operations._TOGETHER, "pause", fragile)
         monkeypatch.setattr(statuses, "pause", fragile)
