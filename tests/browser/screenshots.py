@@ -20,6 +20,17 @@ IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 #: Fits the pictures into the repository; the console has few colours.
 COLOURS = 128
 MAX_HEIGHT = 2000
+#: Pictures of pages that need nothing but their address.
+PAGES = {
+    "jobs": "jobs/job/",
+    "triggers": "jobs/trigger/",
+    "dead-letters": "jobs/trigger/dead-letters/",
+    "failures": "failures/",
+    "charts": "charts/",
+    "next-24-hours": "upcoming/",
+    "workers": "workers/",
+    "installation": "installation/",
+}
 
 
 def main() -> None:
@@ -31,9 +42,14 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     with chromium() as driver:
         log_in(driver, options.url, options.password)
-        take(driver, "dashboard")
+        take(driver, "overview")
+        for name, address in PAGES.items():
+            driver.get(f"{options.url}/admin/{address}")
+            take(driver, name)
+        driver.get(f"{options.url}/admin/tenants/tenant/")
+        driver.find_element(By.CSS_SELECTOR, "#result_list tbody th a").click()
+        take(driver, "tenant")
         driver.get(f"{options.url}/admin/jobs/job/")
-        take(driver, "jobs")
         driver.find_element(By.LINK_TEXT, options.job).click()
         take(driver, "job")
         driver.find_element(
@@ -41,10 +57,6 @@ def main() -> None:
             "//table[@id='recent-triggers']//tr[contains(., '2 attempts') or contains(., '3 attempts')]//a",
         ).click()
         take(driver, "trigger")
-        driver.get(f"{options.url}/admin/jobs/trigger/dead-letters/")
-        take(driver, "dead-letters")
-        driver.get(f"{options.url}/admin/upcoming/")
-        take(driver, "next-24-hours")
         take_form(driver, options.url)
 
 
