@@ -31,6 +31,16 @@ settings.load_profile("patient")
 waiting.patience = 4.0
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_writes_what_is_counted() -> Iterator[None]:
+    """A test that starts a beat in this process would start its writer, which takes the counts that other tests look
+    for. Tests of the writer make their own.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("jobs.engine.activity.WRITER.start", lambda: None)
+        yield
+
+
 @pytest.fixture
 def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
     """``clock(timedelta(hours=2))`` moves this connection's clock; it is put back afterwards."""
