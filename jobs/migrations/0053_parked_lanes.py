@@ -18,8 +18,8 @@ _INDEX = models.Index(
 )
 
 
-def _ensure(index: models.Index, apps: Any, schema_editor: Any) -> None:
-    made = index.create_sql(apps.get_model("jobs", "Trigger"), schema_editor, concurrently=True)
+def _ensure(index: models.Index, apps: Any, schema_editor: Any, *, model: str = "Trigger") -> None:
+    made = index.create_sql(apps.get_model("jobs", model), schema_editor, concurrently=True)
     with schema_editor.connection.cursor() as cursor, _attempts._bounded(cursor, "0"):
         cursor.execute(_attempts._IS_VALID, [index.name])
         match cursor.fetchone():

@@ -28,25 +28,12 @@ _INDEXES = (
 
 def make(apps: Any, schema_editor: Any) -> None:
     for index in _INDEXES:
-        _ensure(index, apps, schema_editor)
+        _parked_lanes._ensure(index, apps, schema_editor, model="Change")
 
 
 def drop(apps: Any, schema_editor: Any) -> None:
     for index in _INDEXES:
         _parked_lanes._drop(index, schema_editor)
-
-
-def _ensure(index: models.Index, apps: Any, schema_editor: Any) -> None:
-    attempts = _parked_lanes._attempts
-    made = index.create_sql(apps.get_model("jobs", "Change"), schema_editor, concurrently=True)
-    with schema_editor.connection.cursor() as cursor, attempts._bounded(cursor, "0"):
-        cursor.execute(attempts._IS_VALID, [index.name])
-        match cursor.fetchone():
-            case (True,):
-                return
-            case (False,):
-                cursor.execute(f"DROP INDEX CONCURRENTLY {index.name}")
-        cursor.execute(str(made))
 
 
 # An operator is told of as the object; the tenants' slugs as what is given and taken.

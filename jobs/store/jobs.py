@@ -144,9 +144,11 @@ def set_status(
         )
 
 
-def pauses_over(*, limit: int) -> list[Any]:
-    """Ids and tenants of jobs whose pause has come to its end, the first to end first. Locks nothing."""
-    return _SQL["pauses_over"](limit=limit)
+def pauses_over(*, but: Sequence[int] = (), limit: int) -> list[Any]:
+    """Ids and tenants of jobs whose pause has come to its end, the first to end first, ``but`` those of some tenants.
+    Locks nothing.
+    """
+    return _SQL["pauses_over"](but=list(but), limit=limit)
 
 
 def hold_paused(job_ids: Sequence[UUID]) -> list[UUID]:

@@ -1,10 +1,11 @@
 """Pauses with a reason and an end, which come to it by themselves; and backfills that are cancelled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -17,6 +18,7 @@ from jobs.engine.notices import notifier
 from jobs.explain import explain_job, explain_trigger
 from jobs.explain.changes import paused_by, versions_of
 from jobs.models import Change, Event, Job, JobVersion, Trigger
+from jobs.store import db
 from jobs.store.trail import Actor, acting_as
 from tests import factories
 from tests.factories import HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, now
@@ -107,6 +109,14 @@ class TestPause:
         assert notifier._of(asked, count=1) == []
 
 
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """This connection waits for locks as long as a beat's does."""
+    db.bound(statements=timedelta(minutes=1))
+    yield
+    db.disconnect()
+
+
 class TestTheEnd:
     def test_resumes_the_job_in_the_engines_name(self, clock: Clock) -> None:
         job = make_job()
@@ -155,6 +165,22 @@ class TestTheEnd:
         assert [status_of(job)[0] for job in (*of_one, *of_other)] == ["active"] * 3 + ["paused"] * 2
         assert end_pauses() is True
         assert {status_of(job)[0] for job in of_other} == {"active"}
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.usefixtures("bounded")
+    def test_does_not_wait_behind_a_tenant_that_somebody_holds(self, clock: Clock) -> None:
+        held, free = make_job(), make_job()
+        pause(held, until=now() + HOUR)
+        pause(free, until=now() + HOUR + SECOND)
+        clock(2 * HOUR)
+        with psycopg.connect(**connection.get_connection_params()) as other:
+            other.execute("SELECT FROM tenants_tenant WHERE id = %s FOR UPDATE", [held.tenant_id])
+            assert end_pauses() is True
+            assert end_pauses() is False
+            assert [status_of(job)[0] for job in (held, free)] == ["paused", "active"]
+            other.rollback()
+        assert end_pauses() is True
+        assert status_of(held)[0] == "active"
 
     def test_leaves_a_job_paused_that_can_no_longer_fire(self, clock: Clock) -> None:
         job = make_job()

@@ -99,7 +99,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "rows": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
         "declared_types": "declared@tenants",
     },
-    "activity.roll_up": lambda s: {"hour": s.now - HOUR},
+    # Hours from the edges of what fill() counted and of a day's partition: of those an hour may be the whole.
+    "activity.roll_up": lambda s: {"hour": s.now.replace(minute=0, second=0, microsecond=0) - 6 * HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
     "activity.retried_most": lambda s: {
         "tenant_ids": s.tenant_ids,
@@ -569,7 +570,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "reason": "why",
         "paused_until": s.now,
     },
-    "jobs.pauses_over": lambda s: {"limit": 250},
+    "jobs.pauses_over": lambda s: {"but": s.tenant_ids[:1], "limit": 250},
     "jobs.hold_paused": lambda s: {"ids": s.job_ids},
     "jobs.end_of_pause_refused": lambda s: {"id": one(s.job_ids), "reason": "why"},
     "jobs.note_versions": lambda s: {"ids": s.job_ids},

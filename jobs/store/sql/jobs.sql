@@ -91,11 +91,12 @@ FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[], %(updated_ats)s::
 WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
 
 -- name: pauses_over
--- Jobs whose pause has come to the end that was set for it, the first to end first. Nothing is locked.
+-- Jobs whose pause has come to the end that was set for it, the first to end first, but those of the given tenants.
+-- Nothing is locked.
 -- index: job_paused_until
 -- returns: id, tenant_id
 SELECT id, tenant_id FROM jobs_job
-WHERE paused_until IS NOT NULL AND paused_until <= carillon_clock()
+WHERE paused_until IS NOT NULL AND paused_until <= carillon_clock() AND tenant_id <> ALL(%(but)s::bigint[])
 ORDER BY paused_until LIMIT %(limit)s;
 
 -- name: hold_paused
