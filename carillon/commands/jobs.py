@@ -159,12 +159,18 @@ def cancel(job: JobReference, output: Output = Format.table) -> None:
 def run(
     job: JobReference,
     payload: options.Payload = None,
+    ignore_overlap: Annotated[
+        bool,
+        typer.Option("--ignore-overlap", help="Start it although another firing of the job is under way."),
+    ] = False,
     idempotency_key: Key = None,
     output: Output = Format.table,
 ) -> None:
     """Fire a job now, beside its schedule; prints the trigger."""
     client = connect()
     body: dict[str, Any] = {} if payload is None else {"payload": options.read_payload(payload)}
+    if ignore_overlap:  # an older server does not know the field
+        body["ignore_overlap"] = True
     print_object(client.post(f"/jobs/{job_id(client, job)}/run", body, key=idempotency_key), output=output)
 
 

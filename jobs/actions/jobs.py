@@ -187,10 +187,13 @@ def delete_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
         return _unless_refused(job, statuses.delete([job]))
 
 
-def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -> Trigger:
+def run_job_now(
+    *, tenant: Tenant, job_id: UUID | str, payload: object = None, ignore_overlap: bool = False
+) -> Trigger:
     """Make a trigger that is due now, beside the schedule, with its own idempotency key.
 
-    A ``payload`` takes the place of the job's, for this trigger alone. Not idempotent: every call is another firing.
+    A ``payload`` takes the place of the job's, for this trigger alone. ``ignore_overlap``: it starts though others of
+    its job run, whatever the job's overlap policy. Not idempotent: every call is another firing.
     Raises ``InvalidInput`` under ``payload``, ``Conflict`` when the job is paused or cancelled, ``NotFound``.
     """
     with db.atomic():
@@ -207,7 +210,7 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
             created = materialize(
                 job=job,
                 instants=[database_now()],
-                origin=Origin.RUN_NOW,
+                origin=Origin.RUN_BESIDE if ignore_overlap else Origin.RUN_NOW,
                 key=key,
                 trace=job_store.callers_trace_kept(),
             )
@@ -218,6 +221,8 @@ def run_job_now(*, tenant: Tenant, job_id: UUID | str, payload: object = None) -
                     trigger.payload = payload
                     trigger.save(update_fields=["payload"])
                     told["payload"] = None
+                if ignore_overlap:
+                    told["ignore_overlap"] = [None, True]
                 trail.note(
                     tenant_id=tenant.id,
                     kind=Change.Kind.JOB,

@@ -52,7 +52,9 @@ PAUSE = _examples(
     Until_it_is_resumed={"reason": "The partner is being moved."},
     Until_an_instant={"reason": "The partner is being moved.", "until": "2090-01-31T06:00:00Z"},
 )
-RUN = _examples(As_it_is={}, With_another_payload={"payload": {}})
+RUN = _examples(
+    As_it_is={}, With_another_payload={"payload": {}}, Beside_one_that_runs={"ignore_overlap": True}
+)
 PREVIEW = _examples(
     Where_clocks_change={
         "schedule": {"type": "cron", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "dst_policy": "skip"},

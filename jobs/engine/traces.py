@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _unrecorded = Outage("spans not recorded")
 _LOW_64 = (1 << 64) - 1
 #: The instants of a catch-up or a backfill lie long before they are due.
-_DUE_AS_SCHEDULED = (Origin.SCHEDULE, Origin.RUN_NOW)
+_DUE_AS_SCHEDULED = (Origin.SCHEDULE, Origin.RUN_NOW, Origin.RUN_BESIDE)
 
 
 class Ran(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 from jobs.core.policies import (
     Decision,
     MisfirePolicy,
+    ignores_overlap,
     is_missed,
     key_is_full,
     may_skip,
@@ -63,6 +64,8 @@ def overlap(fact: Any, dispatch: DispatchDecision) -> Gate:
     if dispatch.decision in _UNASKED:
         return Gate("overlap", True, _UNASKED[dispatch.decision])
     row, facts = dispatch.row, dispatch.facts
+    if ignores_overlap(row):
+        return _ignored_overlap(fact)
     late = runs_late(row, facts, missed=is_missed(row, facts))
     serial = one_at_a_time(row, facts, late=late)
     counts_retrying = serial and not must_run(row, late=late)
@@ -77,6 +80,15 @@ def overlap(fact: Any, dispatch: DispatchDecision) -> Gate:
     blockers = tuple(fact.other_ids or ()) if obstacle is not None else ()
     detail = f"{figures}{obstacle or ''}."
     return Gate("overlap", obstacle is None, detail, limit=limit, used=used, blockers=blockers)
+
+
+def _ignored_overlap(fact: Any) -> Gate:
+    """Of one that starts beside the others. It was parked for its concurrency key alone, and comes back as all do."""
+    under_way = counted(fact.others_in_flight, "other trigger")
+    unseen = _not_released(fact)
+    waits = f"; it waited for its concurrency key{unseen}" if unseen else ""
+    detail = f"It was asked to ignore overlap: it starts beside {under_way} of its job in flight{waits}."
+    return Gate("overlap", unseen is None, detail, used=fact.others_in_flight)
 
 
 def _obstacle(fact: Any, dispatch: DispatchDecision, *, is_full: bool, used: int) -> str | None:

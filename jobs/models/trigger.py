@@ -29,6 +29,8 @@ class Origin(models.TextChoices):
     #: A missed firing that its policy lets run late; never missed or skipped again.
     CATCHUP = "catchup"
     RUN_NOW = "run_now"
+    #: A run now that was asked to ignore overlap: it starts beside other triggers of its job.
+    RUN_BESIDE = "run_beside", "Run now, beside others"
     BACKFILL = "backfill"
 
 

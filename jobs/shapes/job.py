@@ -4,7 +4,15 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from jobs.core.errors import InvalidInput
 from jobs.core.labels import MAX_LABELS, WORD, read_labels
@@ -216,6 +224,8 @@ class Run(Shape):
     drops_null = True
     payload: dict[str, Any] | None = None
     """In place of the job's, for this trigger alone; as the job type's schema demands."""
+    ignore_overlap: StrictBool = False
+    """Start it beside other triggers of the job, whatever its overlap_policy and max_concurrent."""
 
 
 class PreviewRequest(Shape):

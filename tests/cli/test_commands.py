@@ -99,6 +99,8 @@ class TestJobs:
                     carillon("jobs", "run", "a/b", "--payload", "{}", "-o", "json").json["origin"]
                     == "run_now"
                 )
+                beside = carillon("jobs", "run", "a/b", "--ignore-overlap", "-o", "json").json
+                assert beside["origin"] == "run_beside"
         deleted = carillon("jobs", "delete", "a/b")
         assert (deleted.code, deleted.err) == (0, "a/b is deleted.\n")
         assert carillon("jobs", "get", "a/b").code == 3

@@ -21,7 +21,7 @@ from jobs.store import dispatch as dispatch_store
 from tests.explain.asking import blocking, is_dispatched
 from tests.factories import MINUTE, SECOND, make_job, make_tenant, make_trigger, now
 
-ORIGIN = st.sampled_from(["schedule", "schedule", "schedule", "run_now", "catchup", "backfill"])
+ORIGIN = st.sampled_from(["schedule", "schedule", "schedule", "run_now", "run_beside", "catchup", "backfill"])
 AGES = st.sampled_from([-30, 2, 20, 90, 300, 4000])
 WAITING = st.fixed_dictionaries(
     {

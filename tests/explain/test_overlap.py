@@ -45,6 +45,27 @@ class TestOverlap:
         assert "2 earlier ones or more of the job are due before it" in gate(third, "overlap").detail
 
 
+class TestRunBeside:
+    def test_says_that_it_was_asked_to_ignore_overlap(self) -> None:
+        job = make_job(overlap_policy="skip")
+        make_trigger(job, "running")
+        beside = make_trigger(job, origin="run_beside")
+        assert blocking(beside) == []
+        detail = gate(beside, "overlap").detail
+        assert (
+            detail == "It was asked to ignore overlap: it starts beside 1 other trigger of its job in flight."
+        )
+        assert is_dispatched(beside)
+
+    def test_names_the_key_that_it_waits_for(self) -> None:
+        job = make_job(overlap_policy="skip", concurrency_key="db", max_concurrent=1)
+        make_trigger(make_job(job.tenant, concurrency_key="db"), "running", concurrency_key="db")
+        beside = make_trigger(job, origin="run_beside")
+        assert blocking(beside) == ["concurrency_key"]
+        assert not is_dispatched(beside)
+        assert blocking(beside) == ["concurrency_key"]
+
+
 class TestConcurrencyKey:
     def test_blocks_for_the_next_of_its_job_where_one_place_is_left(self) -> None:
         job = make_job(max_concurrent=2, concurrency_key="db", overlap_policy="allow")

@@ -15,7 +15,7 @@ from jobs.core.policies import Delivery
 from jobs.core.schedule import jitter_offset
 from jobs.core.states import TriggerState
 from jobs.engine.firing.materializer import materialize
-from jobs.models import CatchUp, Job, Trigger
+from jobs.models import CatchUp, Change, Job, Trigger
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import HOUR, MINUTE, SECOND, make_job, make_tenant, make_trigger, now, row, state_of
@@ -451,6 +451,14 @@ class TestRunNow:
         factories.dispatch()
         trigger.refresh_from_db()
         assert len(factories.claim(trigger)) == 1
+
+    def test_ignores_overlap_where_asked_and_the_trail_says_so(self) -> None:
+        job = make_job()
+        make_trigger(job, "running")
+        trigger = actions.run_job_now(tenant=job.tenant, job_id=job.id, ignore_overlap=True)
+        assert [queued.id for queued in factories.dispatch().queued] == [trigger.id]
+        told = Change.objects.get(object_id=str(job.id), action=Change.Action.RUN).changes
+        assert told == {"trigger": [None, str(trigger.id)], "ignore_overlap": [None, True]}
 
     @pytest.mark.parametrize("status", ["paused", "cancelled"])
     def test_refuses_a_job_that_is(self, status: str) -> None:

@@ -75,6 +75,21 @@ class TestTwoDispatchers:
         at_once(*[dispatch_often] * 4)
         assert keyed.count() == 8
 
+    def test_queue_a_run_beside_once_and_side_by_side_with_its_job(self) -> None:
+        tenant = make_tenant(max_in_flight=5)
+        job = make_job(tenant, overlap_policy="queue")
+        make_triggers(job, 3)
+        for _ in range(3):
+            jobs_actions.run_job_now(tenant=tenant, job_id=job.id, ignore_overlap=True)
+
+        def dispatch_often() -> list[object]:
+            return [item.id for _ in range(6) for item in dispatch(limit=2).queued]
+
+        queued = [found for each in at_once(*[dispatch_often] * 3) for found in each]
+        assert len(queued) == len(set(queued)) == 4
+        origins = Trigger.objects.filter(id__in=queued).values_list("origin", flat=True)
+        assert Counter(origins) == {"schedule": 1, "run_beside": 3}
+
     def test_pass_over_each_others_tenants_without_waiting(self, rival: Rival) -> None:
         mine, other = make_tenant(), make_tenant()
         make_triggers(make_job(mine), 2)

@@ -14,6 +14,7 @@ from tests.factories import (
     dispatch,
     make_attempt,
     make_job,
+    make_tenant,
     make_trigger,
     make_triggers,
     row,
@@ -158,6 +159,47 @@ class TestReplace:
         dispatch()
         assert state_of(first) == ("cancelled", "superseded")
         assert state_of(second) == ("pending", "")
+
+
+class TestRunBeside:
+    """A run now that ignores overlap starts beside the others of its job, and they see it as any other."""
+
+    @pytest.mark.parametrize("policy", ["skip", "queue", "collapse", "replace", "allow"])
+    def test_starts_beside_one_that_runs(self, policy: str) -> None:
+        job = make_job(overlap_policy=policy, max_concurrent=1)
+        running = make_trigger(job, "running")
+        plain, beside = make_trigger(job, origin="run_now"), make_trigger(job, origin="run_beside")
+        assert queued_ids() == [beside.id]
+        assert states([running, plain]) == ["running", "pending"]
+        assert not row(running)["cancel_requested"]
+
+    @pytest.mark.parametrize(("policy", "state"), [("skip", "skipped"), ("queue", "pending")])
+    def test_counts_for_the_next_firing(self, policy: str, state: str) -> None:
+        job = make_job(overlap_policy=policy)
+        make_trigger(job, "running", origin="run_beside")
+        firing = make_trigger(job)
+        assert queued_ids() == []
+        assert state_of(firing)[0] == state
+
+    def test_is_tried_again_beside_the_others(self) -> None:
+        job = make_job()
+        make_trigger(job, "running")
+        retry = make_trigger(job, "retrying", origin="run_beside", attempt_count=1)
+        assert queued_ids() == [retry.id]
+
+    def test_waits_for_its_concurrency_key(self) -> None:
+        job = make_job(concurrency_key="db", max_concurrent=1)
+        holder = make_trigger(job, "running", concurrency_key="db")
+        beside = make_trigger(job, origin="run_beside")
+        assert queued_ids() == []
+        end(holder)
+        assert queued_ids() == [beside.id]
+
+    def test_waits_for_its_tenants_cap(self) -> None:
+        job = make_job(make_tenant(max_in_flight=1))
+        make_trigger(job, "running")
+        make_trigger(job, origin="run_beside")
+        assert queued_ids() == []
 
 
 class TestCatchUp:

@@ -71,9 +71,15 @@ class JobButtons(OperableAdmin):
     )
     def run_now(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         payload = form.cleaned_data["payload"]
+        beside = form.cleaned_data["ignore_overlap"]
         own = " with a payload of its own" if payload is not None else ""
         return self._act(
-            request, object_id, actions.run_job_now, done=f"Fired once more{own}.", payload=payload
+            request,
+            object_id,
+            actions.run_job_now,
+            done=f"Fired once more{own}{', beside what runs' if beside else ''}.",
+            payload=payload,
+            ignore_overlap=beside,
         )
 
     @button(

@@ -11,7 +11,7 @@ from uuid import UUID
 from django import forms
 from django.http import Http404
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, UnfoldBooleanSwitchWidget
 
 from jobs.actions import definition as definitions
 from jobs.actions.backfill import Extent, backfill_job
@@ -90,6 +90,12 @@ class RunForm(OfJobForm):
         rows=8,
         empty="null",
         help_text="For this firing alone, as the job type's schema demands; unchanged or empty: the job's.",
+    )
+    ignore_overlap = forms.BooleanField(
+        required=False,
+        label="Ignore overlap",
+        widget=UnfoldBooleanSwitchWidget(),
+        help_text="Start it although another firing of the job is under way.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

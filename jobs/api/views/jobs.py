@@ -294,8 +294,13 @@ class RunView(Endpoint):
         operation_id="jobs_run",
     )
     def post(self, request: Request, job_id: UUID) -> Response:
-        payload = Run.read(self.body()).payload
-        trigger = actions.run_job_now(tenant=self.tenant, job_id=job_id, payload=payload)
+        wanted = Run.read(self.body())
+        trigger = actions.run_job_now(
+            tenant=self.tenant,
+            job_id=job_id,
+            payload=wanted.payload,
+            ignore_overlap=wanted.ignore_overlap,
+        )
         headers = {"Location": reverse("trigger", args=[trigger.id])}
         return Response(TriggerShape.of(trigger), status=201, headers=headers)
 

@@ -165,6 +165,13 @@ def must_run(firing: Firing, *, late: bool) -> bool:
     return late or not may_skip(firing)
 
 
+def ignores_overlap(firing: Firing) -> bool:
+    """Whether a firing was asked to start beside others of its job. These see it as any other, and its concurrency key
+    still holds it.
+    """
+    return firing.origin == "run_beside"
+
+
 def one_at_a_time(firing: Firing, job: JobFacts, *, late: bool) -> bool:
     """Whether a firing starts beside no other of its job. ``late``: as ``runs_late`` says."""
     return (
@@ -208,6 +215,8 @@ def _misfire(firing: Firing, job: JobFacts) -> Decision | None:
 
 
 def _overlap(firing: Firing, job: JobFacts, *, missed: bool) -> Decision:
+    if ignores_overlap(firing):
+        return Decision.DISPATCH
     late = runs_late(firing, job, missed=missed)
     if not one_at_a_time(firing, job, late=late):
         return Decision.WAIT if job.in_flight >= job.max_concurrent else Decision.DISPATCH

@@ -59,6 +59,12 @@ class TestRunNow:
         job.refresh_from_db()
         assert job.payload == {"sleep_ms": 1}
 
+    def test_ignores_overlap_where_asked(self, job: Job, operator: Client) -> None:
+        press(operator, "jobs_job_run_now", job, ignore_overlap="on")
+        assert Trigger.objects.get(job=job).origin == "run_beside"
+        page = operator.get(reverse("admin:jobs_trigger_change", args=[Trigger.objects.get(job=job).id]))
+        assert "run now, beside others" in page.content.decode()
+
     @pytest.mark.parametrize("payload", ["", '{"sleep_ms": 1}', '{ "sleep_ms":1 }'])
     def test_the_jobs_own_is_not_copied(self, payload: str, job: Job, operator: Client) -> None:
         press(operator, "jobs_job_run_now", job, payload=payload)

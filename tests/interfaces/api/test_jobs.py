@@ -107,6 +107,9 @@ class TestAJob:
         trigger = response.json()
         assert response["Location"] == f"/api/v1/triggers/{trigger['id']}"
         assert (trigger["origin"], trigger["state"], trigger["job_id"]) == ("run_now", "pending", str(job.id))
+        beside = owner.post(f"/jobs/{job.id}/run", {"ignore_overlap": True}).json()
+        assert beside["origin"] == "run_beside"
+        assert owner.post(f"/jobs/{job.id}/run", {"ignore_overlap": "yes"}).status_code == 400
 
 
 class TestListOfJobs:
