@@ -33,6 +33,8 @@ EVERY, FIRST_IN = timedelta(days=365), timedelta(hours=2)
 #: Links of a list to itself: its tabs and filters.
 _OWN_LINK = re.compile(r'href="(\?[^"#]+)"')
 MAX_LINKS = 30
+#: What a page answers that only takes a form, or nothing without parameters.
+ASKS_FOR_MORE = (404, 405)
 _DEAD = """
     UPDATE jobs_trigger SET state = 'dead', reason = 'exhausted' WHERE get_byte(uuid_send(id), 15) < 1
 """
@@ -146,6 +148,8 @@ def _ask_all(stage: Stage, *, what: str) -> Iterator[tuple[str, Asked]]:
         client.force_login(user)
         for name, address in _addresses():
             stage.say(f"{what}: {name}")
+            if client.get(address).status_code in ASKS_FOR_MORE:
+                continue
             yield name, _ask(client, address)
             for link in _links(client, address):
                 yield f"{name} {link}", _ask(client, address + link)

@@ -20,10 +20,9 @@ NICENESS = 5
 #: The files that take longest, with about the seconds that each takes; all others begin after these.
 SECONDS = {
     "tests/cluster/test_kill.py": 110,
-    "tests/engine/test_audited_ledger.py": 100,
     "tests/cluster/test_kill_without_election.py": 75,
     "tests/cluster/test_silent_handlers.py": 60,
-    "tests/engine/test_outage.py": 50,
+    "tests/engine/test_audited_ledger.py": 55,
     "tests/cluster/test_caps.py": 48,
     "tests/cluster/test_levers.py": 45,
     "tests/cluster/test_reserved_slots.py": 45,
@@ -36,6 +35,7 @@ SECONDS = {
     "tests/cluster/test_killed_servers.py": 30,
     "tests/cluster/test_servers_away.py": 30,
     "tests/cluster/test_crowd.py": 28,
+    "tests/engine/test_outage.py": 28,
     "tests/cluster/test_draining.py": 27,
     "tests/cluster/test_misbehaving_handlers.py": 26,
 }

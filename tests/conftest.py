@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from hypothesis import HealthCheck, settings
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from jobs import telemetry
 from jobs.handlers import registry
@@ -38,6 +39,24 @@ def nothing_writes_what_is_counted() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("jobs.engine.activity.WRITER.start", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def static_files_are_found_once() -> Iterator[None]:
+    """WhiteNoise looks for all of them whenever a handler is made, and a test client makes its own: most of the time of
+    a request.
+    """
+    look, found = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def add(self: WhiteNoiseMiddleware) -> None:
+        if not found:
+            look(self)
+            found.update(self.files)
+        self.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WhiteNoiseMiddleware, "add_files_from_finders", add)
         yield
 
 
