@@ -9,7 +9,7 @@ import base64
 import os
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -68,6 +68,11 @@ class Platform(BaseSettings):
         le=1440,
         description="After so long without a click an operator is signed out; 0: never for that.",
     )
+    second_factor: Literal["off", "optional", "required"] = Field(
+        default="off",
+        validation_alias="CARILLON_SECOND_FACTOR",
+        description="Whether operators may, or must, sign in with the code of an authenticator app, too.",
+    )
     environment: str = Field(
         default="",
         validation_alias="CARILLON_ENVIRONMENT",
@@ -98,6 +103,7 @@ class Platform(BaseSettings):
         "trusted_proxies",
         "session_hours",
         "session_idle_minutes",
+        "second_factor",
         mode="before",
     )
     @classmethod

@@ -58,9 +58,13 @@ MIDDLEWARE = [
     "scheduler_project.web.sessions.keep_sessions",
     "scheduler_project.processes.acting.actor_middleware",
     "scheduler_project.web.logins.limit_logins",
+    "scheduler_project.signin.gate.ask_for_second_factor",
     "jobs.admin.shared.requests.refuse_nul",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
+
+# Whether operators may, or must, have a second factor; where neither, nothing asks for one.
+SECOND_FACTOR = PLATFORM.second_factor
 
 ROOT_URLCONF = "scheduler_project.urls"
 WSGI_APPLICATION = "scheduler_project.wsgi.application"
@@ -85,6 +89,8 @@ TEMPLATES = [
 DATABASES = {"default": PLATFORM.database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# Of a sign-in that was on its way to no page.
+LOGIN_REDIRECT_URL = "admin:index"
 AUTHENTICATION_BACKENDS = ["tenants.console.reach.BoundBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -203,6 +209,7 @@ UNFOLD = {
         lambda request: static("console/copy.js"),
     ],
     "ENVIRONMENT": "jobs.admin.shared.navigation.environment",
+    "ACCOUNT": {"navigation": "scheduler_project.signin.gate.account_links"},
     "DASHBOARD_CALLBACK": "jobs.admin.overview.page.dashboard",
     "SIDEBAR": {
         "navigation": "jobs.admin.shared.navigation.navigation",

@@ -13,6 +13,7 @@ from jobs.api.views import health
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", include("jobs.admin.urls")),
+    path("admin/", include("scheduler_project.signin.urls")),
     path("admin/", admin.site.urls),
     path("livez", health.livez, name="livez"),
     path("readyz", health.readyz, name="readyz"),

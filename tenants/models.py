@@ -244,9 +244,29 @@ class OperatorSession(models.Model):
     began_at = models.DateTimeField()
     seen_at = models.DateTimeField()
     address = models.CharField(max_length=64, blank=True)
+    #: Whether by the password alone.
+    signed_in_by = models.CharField(max_length=40, default="password", db_default="password")
 
     class Meta:
         verbose_name = "session"
 
     def __str__(self) -> str:
         return f"session of {self.operator}"
+
+
+class SecondFactor(models.Model):
+    """An operator's authenticator app: its code is asked for after the password (``tenants.second_factor``)."""
+
+    operator = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="second_factor", primary_key=True
+    )
+    #: The secret that the app has.
+    sealed = models.TextField(editable=False)
+    #: Codes of this step and of those before are spent.
+    used_step = models.BigIntegerField(editable=False)
+    #: SHA-256 of each recovery code that is left. A code is 80 random bits: there is nothing to guess.
+    recovery = ArrayField(models.CharField(max_length=64), default=list, editable=False)
+    set_up_at = models.DateTimeField(editable=False)
+
+    def __str__(self) -> str:
+        return f"second factor of {self.operator}"

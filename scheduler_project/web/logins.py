@@ -1,8 +1,9 @@
 """Logins of the console: each is a line of the log with the caller's address, and tries are limited (ADR 28).
 
 Tries are counted by address and by user name, before the password is looked at, so that many at once count like many in
-a row. The count is Redis', as that of all rates; while it is away each process counts by itself. A failed try is on the
-audit trail, too; a sign-in is there by its session (``scheduler_project.web.sessions``).
+a row. So are those of a second factor's code, and of the password on the page of one's own second factor. The count is
+Redis', as that of all rates; while it is away each process counts by itself. A failed try is on the audit trail, too; a
+sign-in is there by its session (``scheduler_project.web.sessions``).
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from jobs.limits import Bucket, RateStatus, shared_buckets
 from jobs.models import Change
 from jobs.store import trail
 from jobs.telemetry import Outage, get_logger
+from scheduler_project.signin.held import held_sign_in
 from scheduler_project.web.forwarded import address_of
 
 log = get_logger()
@@ -28,6 +30,9 @@ log = get_logger()
 ADDRESS_BURST, ADDRESS_PER_SECOND = 10, 0.1
 #: For one user name from any address: more, since a caller that reaches this limit also keeps the user out.
 USER_BURST, USER_PER_SECOND = 100, 1 / 30
+#: Codes of one operator: whoever tries them has the password, so to keep the user out is no new harm. Three codes of a
+#: million are good at any time.
+CODE_BURST, CODE_PER_SECOND = 10, 1 / 120
 #: Failed tries for names that nobody has, on the audit trail: a caller can make up any number of them.
 UNKNOWN_BURST, UNKNOWN_PER_SECOND = 20, 1 / 60
 _refused = Outage("logins refused")
@@ -43,9 +48,9 @@ def limit_logins(
     """429 for a try too many; the right password is refused with the others."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        if request.method == "POST" and request.path_info == reverse("admin:login"):
+        if request.method == "POST":
             address = request.META.get("REMOTE_ADDR", "")
-            for bucket in _buckets(address, request.POST.get("username", "")):
+            for bucket in _buckets_of(request, address):
                 status: RateStatus = shared_buckets().take(bucket)
                 if not status.granted:
                     _refused.failed(TooManyTries(bucket.key.partition(":")[0]), address=address)
@@ -53,6 +58,18 @@ def limit_logins(
         return get_response(request)
 
     return middleware
+
+
+def _buckets_of(request: HttpRequest, address: str) -> tuple[Bucket, ...]:
+    """What a request that tries a password or a code takes a token of; none: it tries nothing."""
+    if request.path_info == reverse("admin:login"):
+        return _buckets(address, request.POST.get("username", ""))
+    if request.path_info == reverse("sign_in_code") and (held := held_sign_in(request)):
+        by_address, _ = _buckets(address, "")
+        return by_address, Bucket(f"login-code:{held.operator.pk}", CODE_PER_SECOND, CODE_BURST)
+    if request.path_info == reverse("second_factor") and request.user.is_authenticated:
+        return _buckets(address, request.user.get_username())
+    return ()
 
 
 def _buckets(address: str, username: str) -> tuple[Bucket, Bucket]:
@@ -98,11 +115,22 @@ def _note_failure(credentials: dict[str, Any], request: HttpRequest | None = Non
     name, address = given if known else "(nobody)", request.META.get("REMOTE_ADDR", "") if request else ""
     log.warning("login failed", user=name, address=address)
     if known or shared_buckets().take(Bucket("login-unknown", UNKNOWN_PER_SECOND, UNKNOWN_BURST)).granted:
-        trail.note(
-            tenant_id=None,
-            kind=Change.Kind.USER,
-            object_id=known or "",
-            name=name,
-            action=Change.Action.SIGN_IN_FAILED,
-            changes={"address": [None, address]},
-        )
+        _tell_of_failure(known or "", name, address=[None, address])
+
+
+def note_wrong_code(request: HttpRequest, operator: Any) -> None:
+    """The password was right, the code was not."""
+    address = request.META.get("REMOTE_ADDR", "")
+    log.warning("login failed", user=operator.get_username(), address=address, code="wrong")
+    _tell_of_failure(operator.pk, operator.get_username(), address=[None, address], code=[None, "wrong"])
+
+
+def _tell_of_failure(operator: object, name: str, **changes: Any) -> None:
+    trail.note(
+        tenant_id=None,
+        kind=Change.Kind.USER,
+        object_id=operator,
+        name=name,
+        action=Change.Action.SIGN_IN_FAILED,
+        changes=changes,
+    )

@@ -43,7 +43,7 @@ def keep_sessions(
                 request.user = AnonymousUser()
                 messages.info(request, f"You were signed out: {why}")
                 if request.headers.get("HX-Request"):  # a part of a page has no place for the login
-                    return HttpResponse(headers={"HX-Redirect": _login_then(request)})
+                    return HttpResponse(headers={"HX-Redirect": login_then(request)})
         return get_response(request)
 
     return middleware
@@ -77,8 +77,8 @@ def _is_done_by_somebody(request: HttpRequest) -> bool:
     return request.method != "GET" or is_page
 
 
-def _login_then(request: HttpRequest) -> str:
-    """The login, which leads back to the page that asked."""
+def login_then(request: HttpRequest) -> str:
+    """The login, which leads back to the page that a part was asked for."""
     page = urlsplit(request.headers.get("HX-Current-URL", "")).path or reverse("admin:index")
     query = QueryDict(mutable=True)
     query["next"] = page
@@ -91,6 +91,12 @@ def follow_sessions() -> None:
     user_logged_out.connect(_end, dispatch_uid="carillon-session-ended")
 
 
+def end_others(request: HttpRequest) -> None:
+    """End all sessions of the request's operator but this one."""
+    others = OperatorSession.objects.filter(operator_id=request.user.pk)
+    others.exclude(pk=request.session.get(KEY, 0)).delete()
+
+
 def _begin(request: HttpRequest, user: Any, **_: Any) -> None:
     now = database_now()
     with acting_as(ENGINE):
@@ -100,7 +106,13 @@ def _begin(request: HttpRequest, user: Any, **_: Any) -> None:
     with acting_as(Actor(ActorKind.OPERATOR, user.get_username())):
         OperatorSession.objects.filter(pk=request.session.get(KEY, 0)).delete()  # signed in over another
         address = request.META.get("REMOTE_ADDR", "")[:64]
-        row = OperatorSession.objects.create(operator=user, began_at=now, seen_at=now, address=address)
+        row = OperatorSession.objects.create(
+            operator=user,
+            began_at=now,
+            seen_at=now,
+            address=address,
+            signed_in_by=getattr(request, "signed_in_by", "password"),
+        )
     request.session[KEY] = row.pk
 
 

@@ -8,6 +8,7 @@ groups, but only those whose every right they hold, and never their own.
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
 from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
@@ -15,12 +16,17 @@ from django.contrib.auth.forms import UserChangeForm as PlainUserChangeForm
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import Model, Q, QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.urls import reverse
+from unfold.dataclasses import ActionDialog
+from unfold.decorators import action
+from unfold.enums import ActionVariant
+from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm, UserCreationForm
 
+from tenants import second_factor
 from tenants.console.bounds import BoundsInline
-from tenants.console.pages import ConsoleAdmin
-from tenants.models import OperatorSession
+from tenants.console.pages import ConsoleAdmin, back_to
+from tenants.models import OperatorSession, SecondFactor
 
 TRAIL_LINK = "admin/trail_link.html"
 RIGHTS = ("is_superuser", "groups", "user_permissions")
@@ -41,12 +47,21 @@ def sign_out(user: User) -> int:
     return OperatorSession.objects.filter(operator=user).delete()[0]
 
 
+def reset_second_factor(user: User) -> bool:
+    """Take ``user``'s second factor, which is lost, and end all sessions; False: there was none."""
+    if not second_factor.remove(operator=user):
+        return False
+    sign_out(user)
+    return True
+
+
 class UserAdmin(BaseUserAdmin, ConsoleAdmin):
     trail_kind = "user"
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     actions = ("sign_out_everywhere",)
+    actions_detail = ("reset_second_factor",)
     inlines = (BoundsInline,)
     change_form_outer_after_template = TRAIL_LINK
 
@@ -59,6 +74,41 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
         beyond = queryset.count() - len(reached)
         more = f" {beyond} may do more than you, and stay." if beyond else ""
         messages.success(request, f"Signed out: {', '.join(map(str, reached)) or 'nobody'}.{more}")
+
+    def has_reset_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Of others: one's own is removed with the password."""
+        operator = self.get_object(request, str(object_id)) if object_id else None
+        if operator is None or operator.pk == request.user.pk:
+            return False
+        return self.has_change_permission(request, operator)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
+        has_one = settings.SECOND_FACTOR != "off" and SecondFactor.objects.filter(pk=object_id).exists()
+        return super().get_actions_detail(request, object_id) if has_one else []
+
+    @action(
+        description="Reset second factor",
+        permissions=["reset"],
+        icon="phonelink_erase",
+        variant=ActionVariant.DANGER,
+        dialog=ActionDialog(
+            title="Reset the second factor?",
+            description="For an operator whose telephone and recovery codes are lost: they sign in with the password "
+            "alone, and all their sessions end. Make sure that it is they who ask.",
+            form_class=BaseDialogForm,
+            form_submit_text="Reset",
+        ),
+    )
+    def reset_second_factor(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        operator = self.get_object(request, object_id)
+        if operator is None:
+            raise Http404
+        if reset_second_factor(operator):
+            self.log_change(request, operator, "Second factor reset.")
+            messages.success(request, f"{operator} signs in with the password alone.")
+        else:
+            messages.info(request, f"{operator} has no second factor.")
+        return back_to(request, reverse("admin:auth_user_change", args=[operator.pk]))
 
     def get_inlines(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Bounds are set once there is somebody to bind."""
@@ -75,7 +125,12 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Sessions go with their operator; to end them takes no right of its own."""
         deleted, counts, lacking, protected = super().get_deleted_objects(objs, request)
-        return deleted, counts, lacking - {OperatorSession._meta.verbose_name}, protected
+        return (
+            deleted,
+            counts,
+            lacking - {OperatorSession._meta.verbose_name},
+            protected,
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
         shown = tuple(super().get_readonly_fields(request, obj))

@@ -22,14 +22,14 @@ from tenants.models import OperatorSession
 
 @admin.register(OperatorSession)
 class OperatorSessionAdmin(ConsoleAdmin):
-    list_display = ("operator", "began", "seen", "address")
+    list_display = ("operator", "began", "seen", "address", "signed_in_by")
     list_select_related = ("operator",)
     list_per_page = 50
     show_full_result_count = False
     ordering = ("-seen_at",)
     search_fields = ("operator__username",)
     search_help_text = "An operator's name, or a part of it"
-    fields = ("operator", "began", "seen", "address")
+    fields = ("operator", "began", "seen", "address", "signed_in_by")
     actions = ("end_selected",)
     actions_detail = ("end",)
 

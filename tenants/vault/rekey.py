@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.db.models import Model
 
-from tenants.models import Secret, Tenant
+from tenants import second_factor
+from tenants.models import SecondFactor, Secret, Tenant
 from tenants.vault import secrets, signing
 from tenants.vault.sealing import Place, Unreadable, current_prefix, key_id_of, seal, unseal
 
@@ -30,6 +31,7 @@ class Column(NamedTuple):
 COLUMNS = (
     Column(Secret, "sealed", secrets.place_of),
     Column(Tenant, "webhook_secret", lambda tenant: signing.place_of(tenant.id)),
+    Column(SecondFactor, "sealed", lambda factor: second_factor.place_of(factor.pk)),
 )
 
 

@@ -34,6 +34,7 @@ WATCHED = (
     "tenants_operatorbounds",
     "tenants_operatorbounds_tenants",
     "tenants_operatorsession",
+    "tenants_secondfactor",
     "jobs_installation",
     "jobs_operation",
     "jobs_targetrule",

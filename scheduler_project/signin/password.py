@@ -1,0 +1,43 @@
+"""The login page: Django's own. A right password signs nobody in who has a second factor, but leads to its page."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+
+from scheduler_project.signin.held import hold
+from tenants.models import SecondFactor
+
+
+@never_cache
+def sign_in(request: HttpRequest) -> HttpResponseBase:
+    """``admin:login``."""
+    if settings.SECOND_FACTOR == "off" or request.method != "POST":
+        return admin.site.login(request)
+    return _SignIn.as_view()(request)
+
+
+class _SignIn(LoginView):
+    """As ``AdminSite.login`` makes it."""
+
+    template_name = "admin/login.html"
+
+    def get_form_class(self) -> Any:
+        return admin.site.login_form
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        page = {"title": "Log in", "subtitle": None, "app_path": self.request.get_full_path()}
+        return super().get_context_data(**admin.site.each_context(self.request) | page | kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        operator = form.get_user()
+        if not SecondFactor.objects.filter(pk=operator.pk).exists():
+            return super().form_valid(form)
+        hold(self.request, operator, self.get_success_url())
+        return HttpResponseRedirect(reverse("sign_in_code"))

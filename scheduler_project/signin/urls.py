@@ -1,0 +1,13 @@
+"""Addresses of signing in, below ``/admin/`` and before Django's."""
+
+from django.urls import URLPattern, path
+
+from scheduler_project.signin.code import SignInCode
+from scheduler_project.signin.own import OwnSecondFactor
+from scheduler_project.signin.password import sign_in
+
+urlpatterns: list[URLPattern] = [
+    path("login/", sign_in, name="sign_in"),
+    path("login/code/", SignInCode.as_view(), name="sign_in_code"),
+    path("second-factor/", OwnSecondFactor.as_view(), name="second_factor"),
+]
