@@ -13,12 +13,12 @@ from threading import Lock, Thread
 from jobs import limits
 from jobs.broker import broker_answers
 from jobs.conf import EngineSettings, engine_settings
-from jobs.core.judgement import ClockFigures, Figures, LeaderFigures, Stopped, WorkerFigures
+from jobs.core.judgement import ClockFigures, Figures, LeaderFigures, OpenBreaker, Stopped, WorkerFigures
 from jobs.core.pull import is_pull
 from jobs.explain.work import Work, work_of
 from jobs.store.dispatch import targets
 from jobs.store.insight import clocks, overview
-from jobs.store.insight.overview import Lanes, Seen, Upkeep
+from jobs.store.insight.overview import Lanes, Seen, Turns, Upkeep
 from jobs.store.insight.workers import shared_names
 from tenants.clock import database_now
 from tenants.models import ApiKey, Tenant
@@ -97,6 +97,7 @@ class Wellbeing:
     def __init__(self) -> None:
         self._lock = Lock()
         self._lanes = Lanes()
+        self._turns: dict[frozenset[int] | None, Turns] = {}
         self._kept: dict[frozenset[int] | None, tuple[float, Condition]] = {}
         self._upkeep: tuple[float, Upkeep, bool] | None = None
         self._passed: dict[str, tuple[int, float]] = {}
@@ -111,6 +112,7 @@ class Wellbeing:
                 condition = self._look(tenant_ids)
                 if len(self._kept) >= MAX_KEPT:
                     self._kept.clear()
+                    self._turns.clear()
                 self._kept[tenant_ids] = (time.monotonic() + KEPT_SECONDS, condition)
             return condition
 
@@ -118,6 +120,7 @@ class Wellbeing:
         """Look anew the next time."""
         with self._lock:
             self._kept.clear()
+            self._turns.clear()
             self._upkeep = None
             self._lanes = Lanes()
 
@@ -128,7 +131,8 @@ class Wellbeing:
         if tenant_ids is not None:
             lanes = {lane: floor for lane, floor in lanes.items() if lane.tenant_id in tenant_ids}
         upkeep, limited = self._look_at_upkeep(settings)
-        work = work_of(seen, lanes, now=now, settings=settings)
+        turns = self._turns.setdefault(tenant_ids, Turns())
+        work = work_of(seen, lanes, turns, now=now)
         figures = _figures_of(seen, upkeep, work, settings=settings)
         figures = replace(
             figures,
@@ -187,6 +191,7 @@ def _figures_of(seen: Seen, upkeep: Upkeep, work: Work, *, settings: EngineSetti
         shared_names=tuple(shared_names(seen.workers)),
         partitions={row.name: row.seconds for row in upkeep.partitions},
         open_breakers=levers.open_breakers,
+        open_targets=tuple(OpenBreaker(target=row.target, tenant=row.tenant) for row in seen.breakers),
         paused_targets=levers.paused_targets,
         materialization_lag_seconds=upkeep.ahead.materialization_lag_seconds,
         feed_lag_seconds=upkeep.ahead.feed_lag_seconds,

@@ -1,21 +1,20 @@
 """What there is to do, by job type and by tenant, as figures: in flight, due, how late, and what went wrong."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nsmallest
 from operator import itemgetter
 from typing import Any
 
-from jobs.conf import EngineSettings
 from jobs.core.errors import InvalidInput
 from jobs.core.judgement import Stopped, TenantFigures, TypeFigures
 from jobs.core.levers import lower_cap
 from jobs.handlers import registry
 from jobs.models import PullType
 from jobs.store.insight import overview
-from jobs.store.insight.overview import Lane, Seen
+from jobs.store.insight.overview import Lane, Seen, Turns
 from tenants.models import Tenant
 
 #: Of the lanes that are due so many, the latest first, are looked at closely.
@@ -39,8 +38,10 @@ class Work:
     lost: Mapping[str, int]
 
 
-def work_of(seen: Seen, lanes: Mapping[Lane, datetime], *, now: datetime, settings: EngineSettings) -> Work:
-    """From one look at the store; asks for the tenants that matter, and how much of theirs is due."""
+def work_of(seen: Seen, lanes: Mapping[Lane, datetime], turns: Turns, *, now: datetime) -> Work:
+    """From one look at the store; asks for the tenants that matter, how much of theirs is due, and whether dispatch
+    turns for them.
+    """
     inactive = set(
         Tenant.objects.exclude(status=Tenant.Status.ACTIVE).order_by().values_list("id", flat=True)
     )
@@ -48,14 +49,20 @@ def work_of(seen: Seen, lanes: Mapping[Lane, datetime], *, now: datetime, settin
     late = nsmallest(MAX_LANES, due, key=itemgetter(0))
     flying = {row.tenant_id: row.count for row in seen.in_flight if row.tenant_id is not None}
     tenants = _tenants_of(seen, late, flying)
-    types = _types_of(seen, _oldest_of_types(due), now=now)
-    types = _with_lateness(types, late, tenants, flying, seen, now=now)
+    turning = turns.since_last({lane.tenant_id for _, lane in late})
     worst = _worst_first(_figures_of_tenants(seen, late, tenants, flying, now=now))[:MAX_SHOWN]
     shown = {tenant.id for tenant in worst}
     counts = overview.count_due([lane for _, lane in late if lane.tenant_id in shown][:MAX_COUNTED])
+    types = _types_of(seen, _oldest_of_types(due), now=now)
+    with_room = {lane.tenant_id for _, lane in late if _has_room(types[lane.job_type])}
+    of_tenants = tuple(
+        _overflowing(replace(tenant, due=counts.get(tenant.id, 0)), among=turning & with_room)
+        for tenant in worst
+    )
+    full = {tenant.id for tenant in of_tenants if tenant.is_full}
     return Work(
-        types=types,
-        tenants=tuple(replace(tenant, due=counts.get(tenant.id, 0)) for tenant in worst),
+        types=_with_lateness(types, late, tenants, flying, seen, turning, full, now=now),
+        tenants=of_tenants,
         missed=_by_type(seen.troubles, "missed"),
         lost=_by_type(seen.troubles, "lost"),
     )
@@ -112,30 +119,48 @@ def _types_of(seen: Seen, oldest: Mapping[str, datetime], *, now: datetime) -> d
     return found
 
 
+def _has_room(one: TypeFigures) -> bool:
+    """Whether its queue and its cap let more of the type go."""
+    full = one.window is None or one.queued >= one.window
+    capped = one.cap is not None and one.queued + one.running >= one.cap
+    return not full and not capped
+
+
+def _overflowing(tenant: TenantFigures, *, among: Set[int]) -> TenantFigures:
+    """Slots that short work leaves are free between two turns of dispatch, so a look may find some: if a flood goes on
+    with room everywhere else, its own cap is what it waits for. ``among``: tenants of which that holds.
+    """
+    return replace(tenant, overflows=True) if tenant.floods and tenant.id in among else tenant
+
+
 def _with_lateness(
     types: dict[str, TypeFigures],
     late: Iterable[tuple[datetime, Lane]],
     tenants: Mapping[int, Any],
     flying: Mapping[int, int],
     seen: Seen,
+    turning: Set[int],
+    full: Set[int],
     *,
     now: datetime,
 ) -> dict[str, TypeFigures]:
-    """Says of each type how late the first trigger is that has room in its tenant, its type and its queue."""
+    """Says of each type how late the first trigger is that has room in its tenant, its type and its queue; one of a
+    tenant of which nothing is dispatched before others. ``full``: tenants that are at their caps.
+    """
     served = {queue.removeprefix("jobs.") for worker in seen.workers for queue in worker.queues}
     known = dict(types)
     for floor, lane in late:
-        one, tenant = known[lane.job_type], tenants.get(lane.tenant_id)
-        if tenant is None or one.late_seconds or tenant.rate_per_second is not None:
+        one, tenant, turns = known[lane.job_type], tenants.get(lane.tenant_id), lane.tenant_id in turning
+        if tenant is None or tenant.rate_per_second is not None:
             continue
-        if (seen.cut and lane.tenant_id not in flying) or flying.get(
-            lane.tenant_id, 0
-        ) >= tenant.max_in_flight:
+        if one.late_seconds and (turns or not one.turns):
             continue
-        full = one.window is None or one.queued >= one.window
-        capped = one.cap is not None and one.queued + one.running >= one.cap
-        if not full and not capped and lane.job_type in served:
-            known[lane.job_type] = replace(one, late_seconds=(now - floor).total_seconds())
+        if lane.tenant_id in full or (seen.cut and lane.tenant_id not in flying):
+            continue
+        if flying.get(lane.tenant_id, 0) >= tenant.max_in_flight:
+            continue
+        if _has_room(one) and lane.job_type in served:
+            known[lane.job_type] = replace(one, late_seconds=(now - floor).total_seconds(), turns=turns)
     return known
 
 
@@ -164,7 +189,7 @@ def _figures_of_tenants(
     due: dict[int, float] = {}
     for floor, lane in late:
         due.setdefault(lane.tenant_id, (now - floor).total_seconds())
-    troubles: dict[int, Counter[str]] = {}
+    troubles: dict[int, Any] = {}
     for row in seen.troubles:
         of_tenant = troubles.setdefault(row.tenant_id, Counter())
         of_tenant.update(missed=row.missed, overlapped=row.overlapped, lost=row.lost, dead=row.dead)

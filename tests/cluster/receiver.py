@@ -32,7 +32,7 @@ class Arrival:
 class Receiver:
     """Answers 200 after ``hold_seconds``, so that a kill finds deliveries in flight. ``deliveries`` is the log."""
 
-    def __init__(self, *, hold_seconds: float = 0.0) -> None:
+    def __init__(self, *, hold_seconds: float = 0.0, port: int = 0) -> None:
         self.deliveries: list[Arrival] = []
         self.started: list[Arrival] = []
         outer = self
@@ -75,7 +75,7 @@ class Receiver:
                 if not isinstance(sys.exception(), ConnectionError):
                     super().handle_error(request, client_address)
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

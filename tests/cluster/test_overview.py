@@ -1,4 +1,7 @@
-"""The console's first sentence while real processes are frozen: it names the cause, and says when that is over."""
+"""The console's first sentence while real processes are frozen, a tenant floods or a target is down.
+
+It names the cause, and says when that is over.
+"""
 
 import re
 import signal
@@ -13,12 +16,15 @@ from stage.processes import family, signalled
 from stage.waiting import wait_until
 from tests.cluster.conftest import Servers
 from tests.cluster.crew import Crew
+from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 #: Within which an operator is told; a busy machine gets more.
 TOLD_WITHIN_SECONDS = 10
 OVER_WITHIN_SECONDS = 30
+#: More than one slot does in a minute.
+FLOOD = 1_000
 PASSWORD = "a password of the watcher's".replace(" ", "-")
 MAKE_OPERATOR = f"""
 from django.contrib.auth.models import User
@@ -67,7 +73,8 @@ class Watcher:
 
 @pytest.fixture(scope="module")
 def stage(servers: Servers) -> Iterator[Stage]:
-    with Stage(beats=0, workers=0, **servers.urls(), CARILLON_LOG_LEVEL="WARNING") as stage:
+    breakers = {"CARILLON_BREAKER_FAILURES": "3", "CARILLON_BREAKER_WAIT_SECONDS": "1"}
+    with Stage(beats=0, workers=0, **servers.urls(), CARILLON_LOG_LEVEL="WARNING", **breakers) as stage:
         yield stage
 
 
@@ -117,6 +124,42 @@ class TestTheSentence:
             send(signal.SIGCONT)
         over: Callable[[str], str] = lambda told: f"^(?!Not well).*Over since .*({told})|^All is well"  # noqa: E731
         watcher.waits_for(over(cause), within=OVER_WITHIN_SECONDS)
+
+    def test_names_the_tenant_that_floods(self, stage: Stage, crew: Crew, watcher: Watcher) -> None:
+        """Its work is so short that most looks find its slots free."""
+        key = stage.create_tenant("umbrella", "--max-in-flight", "1")
+        job = {"job_type": "noop", "schedule": {"type": "immediate"}, "payload": {"sleep_ms": 50}}
+        stage.call("POST", "/jobs/bulk", key=key, body={"jobs": [job] * FLOOD})
+        cause = "tenant umbrella waits for its own limit, its cap of 1 in flight is full"
+        watcher.waits_for(f"^Needs a look: {cause}", within=TOLD_WITHIN_SECONDS)
+        others = "job_type = 'noop' AND tenant_id = (SELECT id FROM tenants_tenant WHERE slug = 'acme')"
+        late = f"{others} AND state = 'pending' AND due_at < clock_timestamp() - interval '5 seconds'"
+        assert stage.query(f"SELECT id FROM jobs_trigger WHERE {late}") == []
+        stage.call("POST", "/operations", key=key, body={"verb": "cancel_triggers", "filter": {}})
+        watcher.waits_for(f"^(?!Needs a look: {cause}).*Over since .*{cause}", within=OVER_WITHIN_SECONDS)
+
+    def test_names_the_target_that_is_down(self, stage: Stage, crew: Crew, watcher: Watcher) -> None:
+        receiver = Receiver()
+        target = urllib.parse.urlsplit(receiver.url).netloc
+        receiver.close()
+        key = stage.create_tenant("globex")
+        stage.manage("update_tenant", "globex", "--circuit-breaker")
+        for number in range(4):
+            body = {"name": f"hook-{number}", "job_type": "webhook", "payload": {"url": receiver.url}}
+            body |= {
+                "retry_policy": {"max_attempts": 1},
+                "schedule": {"type": "interval", "every_seconds": 1},
+            }
+            stage.call("POST", "/jobs", key=key, body=body)
+        cause = f"calls of {re.escape(target)} by tenant globex fail"
+        watcher.waits_for(f"^Needs a look: {cause}", within=TOLD_WITHIN_SECONDS)
+        back = Receiver(port=int(target.rpartition(":")[2]))
+        try:
+            watcher.waits_for(f"^(?!Needs a look: {cause}).*Over since .*{cause}", within=OVER_WITHIN_SECONDS)
+            wait_until(lambda: len(back.deliveries) > 1, what="what waited goes on")
+        finally:
+            back.close()
+            stage.call("POST", "/operations", key=key, body={"verb": "pause", "filter": {}})
 
 
 class TestAWorker:

@@ -12,6 +12,7 @@ from jobs.core.judgement import (
     Figures,
     LeaderFigures,
     Level,
+    OpenBreaker,
     Stopped,
     TenantFigures,
     TypeFigures,
@@ -145,6 +146,11 @@ WRONG: list[tuple[dict[str, Any], Level, str]] = [
         "dispatch does not turn: `webhook` has been due for 12 s with room for it",
     ),
     (
+        webhook(late_seconds=12, turns=True),
+        Level.AMBER,
+        "dispatch is slow: `webhook` has been due for 12 s with room for it",
+    ),
+    (
         webhook(queued=16, due_seconds=48),
         Level.AMBER,
         "`webhook` is late: the oldest has been due for 48 s, its workers are too slow for it, 16 are queued",
@@ -157,7 +163,12 @@ WRONG: list[tuple[dict[str, Any], Level, str]] = [
     (
         tenant(in_flight=10, due=186, due_seconds=48),
         Level.AMBER,
-        "tenant `acme` waits for its own limit, all its 10 slots are in flight: 186 due, the oldest for 48 s",
+        "tenant `acme` waits for its own limit, its cap of 10 in flight is full: 186 due, the oldest for 48 s",
+    ),
+    (
+        tenant(in_flight=3, overflows=True, due=186, due_seconds=3),
+        Level.AMBER,
+        "tenant `acme` waits for its own limit, its cap of 10 in flight is full: 186 due, the oldest for 3 s",
     ),
     (
         tenant(is_rated=True, due_seconds=48),
@@ -178,6 +189,16 @@ WRONG: list[tuple[dict[str, Any], Level, str]] = [
     (webhook(paused=STOPPED), Level.AMBER, "`webhook` is paused for 1 min 15 s by `root`: Incident 42"),
     ({"paused_targets": 1}, Level.AMBER, "operators paused targets by 1 rule"),
     ({"open_breakers": 2}, Level.AMBER, "2 circuit breakers are open: calls of their targets fail"),
+    (
+        {"open_breakers": 1, "open_targets": (OpenBreaker(target="api.example.com", tenant="acme"),)},
+        Level.AMBER,
+        "calls of `api.example.com` by tenant `acme` fail, so its circuit breaker is open",
+    ),
+    (
+        {"open_breakers": 3, "open_targets": (OpenBreaker(target="api.example.com", tenant="acme"),)},
+        Level.AMBER,
+        "calls of `api.example.com` by tenant `acme` fail, so its circuit breaker is open, and so are 2 more",
+    ),
 ]
 #: What looks like trouble and is none.
 RIGHT: list[dict[str, Any]] = [
@@ -189,7 +210,8 @@ RIGHT: list[dict[str, Any]] = [
     worker(running=4) | webhook(queued=37, queued_seconds=8),
     # Operators hold it back: that is told, and nothing else.
     webhook(due_seconds=48),
-    tenant(in_flight=10, due_seconds=3),
+    tenant(in_flight=10, due=99, due_seconds=3),
+    tenant(in_flight=9, due=186, due_seconds=3),
     tenant(in_flight=10, due_seconds=48, is_active=False),
     webhook(late_seconds=8),
     {"connections": (79, 100)},
@@ -229,6 +251,10 @@ class TestJudgement:
         )
         assert found.sentence.startswith("Not well: the broker does not answer")
         assert [reason.level for reason in found.reasons] == [Level.RED, Level.RED, Level.AMBER]
+
+    def test_names_what_is_wrong_now_before_what_went_wrong_within_the_hour(self) -> None:
+        found = judge(replace(WELL, missed={"webhook": 5}, lost={"webhook": 1}, open_breakers=1))
+        assert found.sentence.startswith("Needs a look: 1 circuit breaker is open")
 
     def test_counts_the_slots_of_all_workers_of_a_queue(self) -> None:
         full, free = (replace(WELL.workers[0], running=running) for running in (4, 1))

@@ -296,6 +296,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "priorities": [2] * len(s.tenant_ids),
         "limit": 1000,
     },
+    "overview.dispatched": lambda s: {"tenant_ids": s.tenant_ids},
+    "overview.breakers": lambda s: {"tenant_ids": None, "limit": 5},
     "overview.troubles": lambda s: {"tenant_ids": None, "limit": 5000},
     "parking.hold": lambda s: {"ids": s.ids},
     "parking.behind": lambda s: {"after": UUID(int=0), "limit": 100},

@@ -39,11 +39,11 @@ class Links:
         return self._row("jobs", "queue", name)
 
     def workers(self) -> str | None:
-        sees = self._may_view("jobs", "queue") and tenants_within_reach(self._user) is None
+        sees = self._may_view("jobs", "queue") and not self._is_bound
         return reverse("workers") if sees else None
 
     def installation(self) -> str | None:
-        sees = self._may_view("jobs", "installation") and tenants_within_reach(self._user) is None
+        sees = self._may_view("jobs", "installation") and not self._is_bound
         return reverse("installation_state") if sees else None
 
     def of(self, reason: Reason) -> str | None:
@@ -58,7 +58,7 @@ class Links:
             case Page.DISPATCH:
                 return self._list("jobs", "installation")
             case Page.TARGETS:
-                return self._list("jobs", "targetrule")
+                return None if self._is_bound else self._list("jobs", "targetrule")
             case Page.SKIPPED:
                 return self.triggers(state__exact="skipped")
             case Page.LOST:
@@ -80,6 +80,11 @@ class Links:
         if not self._may_view(app, model):
             return None
         return reverse(f"admin:{app}_{model}_change", args=[quote(key)])
+
+    @property
+    def _is_bound(self) -> bool:
+        """Whether the user reaches some tenants alone, and no page of the installation as a whole."""
+        return tenants_within_reach(self._user) is not None
 
     def _may_view(self, app: str, model: str) -> bool:
         return bool(

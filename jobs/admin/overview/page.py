@@ -107,7 +107,7 @@ def shown_to(figures: Figures, *, work: bool, engine: bool, bound: bool) -> Figu
     installation as a whole. ``figures`` count within reach alone as it is.
     """
     if not work:
-        figures = replace(figures, types={}, tenants=(), missed={}, lost={})
+        figures = replace(figures, types={}, tenants=(), missed={}, lost={}, open_targets=())
     if not engine or bound:
         blank = Figures()
         figures = replace(
@@ -116,7 +116,8 @@ def shown_to(figures: Figures, *, work: bool, engine: bool, bound: bool) -> Figu
             bypassed=blank.bypassed,
             shared_names=blank.shared_names,
             partitions=blank.partitions,
-            open_breakers=blank.open_breakers,
+            # Those within reach alone are counted.
+            open_breakers=len(figures.open_targets),
             paused_targets=blank.paused_targets,
             feed_lag_seconds=blank.feed_lag_seconds,
             past_retention=blank.past_retention,

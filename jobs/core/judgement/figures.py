@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+#: A backlog of so many times a tenant's cap is a flood.
+FLOOD_TIMES = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderFigures:
@@ -27,7 +30,8 @@ class TypeFigures:
     """A job type. ``queued_seconds`` and ``due_seconds``: of the oldest that is queued, or due and not yet dispatched.
 
     ``window``: how many may be queued; ``cap``: how many in flight; None: unknown, or no cap. ``expired``: running
-    triggers whose lease is over. ``late_seconds``: of the oldest due one that nothing known keeps from dispatch.
+    triggers whose lease is over. ``late_seconds``: of the oldest due one that nothing known keeps from dispatch;
+    ``turns``: others of its tenant are dispatched meanwhile.
     """
 
     name: str
@@ -37,6 +41,7 @@ class TypeFigures:
     expired: int = 0
     due_seconds: float = 0
     late_seconds: float = 0
+    turns: bool = False
     window: int | None = None
     cap: int | None = None
     paused: Stopped | None = None
@@ -62,7 +67,8 @@ class WorkerFigures:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFigures:
     """A tenant with work. ``due`` is counted up to a bound; ``missed``, ``overlapped``, ``lost`` and ``dead`` are of
-    the last hour. ``is_rated``: it has a rate limit of its own.
+    the last hour. ``is_rated``: it has a rate limit of its own. ``overflows``: a look found some of its slots free, yet
+    its cap is what its backlog waits for.
     """
 
     id: int
@@ -72,6 +78,7 @@ class TenantFigures:
     due: int = 0
     due_seconds: float = 0
     is_rated: bool = False
+    overflows: bool = False
     is_active: bool = True
     missed: int = 0
     overlapped: int = 0
@@ -80,7 +87,20 @@ class TenantFigures:
 
     @property
     def is_full(self) -> bool:
-        return self.in_flight >= self.cap
+        return self.in_flight >= self.cap or self.overflows
+
+    @property
+    def floods(self) -> bool:
+        """Whether more of it is due than its cap lets go in many turns."""
+        return self.due >= FLOOD_TIMES * max(1, self.cap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBreaker:
+    """A target that calls of a tenant fail at, so that they stopped."""
+
+    target: str
+    tenant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +115,7 @@ class ClockFigures:
 class Figures:
     """One moment of the installation. What is unknown, or not to be seen, is None or empty.
 
+    ``open_targets``: of ``open_breakers`` the first few.
     ``election``: whether beats elect a leader. ``broker`` and ``rates``: whether the broker answers, and whether Redis
     counts rates; ``brokerless``: whether messages go through Postgres while it does not. ``missed`` and ``lost``: of
     the last hour by job type. ``bypassed``: beats that rated firings alone of late. ``partitions``: how far ahead each
@@ -117,6 +138,7 @@ class Figures:
     shared_names: tuple[str, ...] = ()
     partitions: Mapping[str, float] = field(default_factory=dict)
     open_breakers: int = 0
+    open_targets: tuple[OpenBreaker, ...] = ()
     paused_targets: int = 0
     materialization_lag_seconds: float = 0
     feed_lag_seconds: float = 0

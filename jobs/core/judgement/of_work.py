@@ -8,6 +8,8 @@ from jobs.core.judgement.reason import Level, Page, Playbook, Reason
 
 #: A queue holds about a second of work. The oldest of it waits for so long only where nobody takes it.
 UNSERVED_SECONDS, STUCK_SECONDS = 2.0, 5.0
+#: A flood is told of before what it holds up is late.
+FLOOD_SECONDS = 2.0
 MAX_NAMED = 5
 
 
@@ -58,12 +60,10 @@ def dispatch_does_not_turn(figures: Figures) -> Iterator[Reason]:
     longest = max(STUCK_SECONDS, figures.lag_warn_seconds)
     late = [one for one in figures.types.values() if not one.paused and one.late_seconds > longest]
     if late:
-        worst = max(late, key=lambda one: one.late_seconds)
-        text = (
-            f"dispatch does not turn: `{worst.name}` has been due for {lasting(worst.late_seconds)} with "
-            "room for it"
-        )
-        yield Reason(Level.RED, text, Page.LEASES, Playbook.NOT_RUNNING, worst.name)
+        worst = max(late, key=lambda one: (not one.turns, one.late_seconds))
+        due = f"`{worst.name}` has been due for {lasting(worst.late_seconds)} with room for it"
+        level, fault = (Level.AMBER, "is slow") if worst.turns else (Level.RED, "does not turn")
+        yield Reason(level, f"dispatch {fault}: {due}", Page.LEASES, Playbook.NOT_RUNNING, worst.name)
 
 
 def types_are_late(figures: Figures) -> Iterator[Reason]:
@@ -88,12 +88,12 @@ def tenants_are_at_their_limits(figures: Figures) -> Iterator[Reason]:
         for tenant in figures.tenants
         if figures.stopped is None
         and tenant.is_active
-        and tenant.due_seconds > figures.lag_warn_seconds
+        and tenant.due_seconds > (FLOOD_SECONDS if tenant.floods else figures.lag_warn_seconds)
         and (tenant.is_full or tenant.is_rated)
     ]
     for tenant in sorted(late, key=lambda one: -one.due_seconds)[:MAX_NAMED]:
         limit = (
-            f"all its {tenant.cap:,} slots are in flight"
+            f"its cap of {tenant.cap:,} in flight is full"
             if tenant.is_full
             else "its rate lets no more through"
         )
@@ -149,9 +149,20 @@ def targets_are_held_back(figures: Figures) -> Iterator[Reason]:
         text = f"operators paused targets by {some(figures.paused_targets, 'rule')}"
         yield Reason(Level.AMBER, text, Page.TARGETS, Playbook.TARGET)
     if figures.open_breakers:
-        verb = "is" if figures.open_breakers == 1 else "are"
-        text = f"{some(figures.open_breakers, 'circuit breaker')} {verb} open: calls of their targets fail"
-        yield Reason(Level.AMBER, text, Page.TARGETS, Playbook.TARGET)
+        yield Reason(Level.AMBER, _failing(figures), Page.TARGETS, Playbook.TARGET)
+
+
+def _failing(figures: Figures) -> str:
+    """Which targets fail, as circuit breakers found."""
+    count, named = figures.open_breakers, figures.open_targets
+    if not named:
+        verb = "is" if count == 1 else "are"
+        return f"{some(count, 'circuit breaker')} {verb} open: calls of their targets fail"
+    first, more = named[0], count - 1
+    others = f", and so {'is' if more == 1 else 'are'} {more:,} more" if more else ""
+    return (
+        f"calls of `{first.target}` by tenant `{first.tenant}` fail, so its circuit breaker is open{others}"
+    )
 
 
 def _waiting(figures: Figures, seconds: float) -> list[TypeFigures]:
@@ -194,8 +205,9 @@ RULES = (
     types_are_late,
     tenants_are_at_their_limits,
     leases_are_over,
-    firings_were_missed,
-    attempts_were_lost,
     types_are_paused,
     targets_are_held_back,
+    # What went wrong within the hour comes after what is wrong now.
+    firings_were_missed,
+    attempts_were_lost,
 )

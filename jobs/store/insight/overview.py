@@ -4,7 +4,7 @@ Lanes are walked so many at a time: with more of them than ``MAX_LANES`` each lo
 goes by what earlier ones found of the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ _SWEEP = db.queries("dispatch")["sweep"]
 MAX_LANES = 1_000
 #: So many rows of what is in flight, and so many minutes that went wrong, of a tenant and type each.
 MAX_IN_FLIGHT, MAX_TROUBLES = 1_000, 2_000
+#: Of the circuit breakers that are open so many are named.
+MAX_BREAKERS_NAMED = 5
 #: What is due is counted up to this in each lane.
 MAX_DUE = 1_000
 
@@ -68,6 +70,7 @@ class Seen:
     troubles: list[Any]
     queues: list[Any]
     levers: Any
+    breakers: list[Any]
     leases: list[Any]
     clocks: list[Any]
     workers: list[Any]
@@ -77,12 +80,15 @@ def look(tenant_ids: Sequence[int] | None) -> Seen:
     """``tenant_ids``: whose triggers are looked at; None: all tenants'. Raises one of ``db.DISCONNECTED``."""
     ids = None if tenant_ids is None else list(tenant_ids)
     in_flight = _SQL["in_flight"](tenant_ids=ids, limit=MAX_IN_FLIGHT)
+    levers = _METRICS["levers"](limit=MAX_BREAKERS)[0]
+    named = _SQL["breakers"](tenant_ids=ids, limit=MAX_BREAKERS_NAMED) if levers.open_breakers else []
     return Seen(
         in_flight=in_flight,
         cut=len(in_flight) == MAX_IN_FLIGHT,
         troubles=_SQL["troubles"](tenant_ids=ids, limit=MAX_TROUBLES),
         queues=_METRICS["queues"](),
-        levers=_METRICS["levers"](limit=MAX_BREAKERS)[0],
+        levers=levers,
+        breakers=named,
         leases=_METRICS["leases"](limit=MAX_LEASES),
         clocks=clocks.present(),
         workers=workers.present(),
@@ -102,6 +108,23 @@ def count_due(lanes: Sequence[Lane]) -> dict[int, int]:
         for row in rows:
             counts[row.tenant_id] = counts.get(row.tenant_id, 0) + row.count
     return counts
+
+
+class Turns:
+    """Of which tenants triggers were dispatched since they were asked for last: dispatch turns for these."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, datetime], int] | None = None
+
+    def since_last(self, tenant_ids: Collection[int]) -> frozenset[int]:
+        """None the first time."""
+        rows = _SQL["dispatched"](tenant_ids=list(tenant_ids)) if tenant_ids else []
+        before, self._known = self._known, {(row.tenant_id, row.minute): row.count for row in rows}
+        if before is None:
+            return frozenset()
+        return frozenset(
+            row.tenant_id for row in rows if row.count > before.get((row.tenant_id, row.minute), 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,27 @@ SELECT lane.tenant_id, (
 FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
     AS lane(tenant_id, job_type, priority);
 
+-- name: dispatched
+-- How many triggers of tenants were dispatched in the present minute and the one before.
+-- index: primary key of jobs_activityminute
+-- returns: tenant_id, minute, count
+SELECT tenant_id, minute, sum(coalesce(dispatched, 0))::bigint AS count
+FROM jobs_activityminute
+WHERE minute IN (date_trunc('minute', carillon_now(), 'UTC'), date_trunc('minute', carillon_now(), 'UTC') - interval '1 minute')
+  AND tenant_id = ANY(%(tenant_ids)s::bigint[])
+GROUP BY tenant_id, minute;
+
+-- name: breakers
+-- Targets whose circuit breakers are open, %(limit)s at most. Of %(tenant_ids)s alone; null: of all tenants.
+-- index: breaker_not_closed, primary key of tenants_tenant
+-- returns: target, tenant (its slug)
+SELECT open.target, tenant.slug AS tenant
+FROM (SELECT target, tenant_id, probe_at FROM jobs_breaker
+      WHERE state <> 'closed' AND (%(tenant_ids)s::bigint[] IS NULL OR tenant_id = ANY(%(tenant_ids)s::bigint[]))
+      ORDER BY probe_at LIMIT %(limit)s) open, LATERAL (
+    SELECT slug FROM tenants_tenant WHERE id = open.tenant_id OFFSET 0) tenant
+ORDER BY open.target, tenant.slug;
+
 -- name: troubles
 -- What went wrong in the last hour, by tenant and job type: of the latest %(limit)s counts of a minute that hold any. Of
 -- %(tenant_ids)s alone; null: of all.

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from jobs.admin.overview.page import aftermath
 from jobs.explain.wellbeing import wellbeing
-from jobs.models import Lease, Queue, Trigger
+from jobs.models import Breaker, Lease, Queue, Trigger
 from jobs.store.insight import activity, clocks, overview, workers
 from jobs.store.insight.overview import Lanes
 from tenants.models import OperatorBounds, OperatorSession, Tenant
@@ -49,6 +49,21 @@ def rows(text: str, table: str) -> list[list[str]]:
     body = text.partition(f'id="{table}"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
     cells = [re.findall("<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in body.split("<tr")[1:]]
     return [[re.sub("<[^>]+>", "", cell).strip() for cell in row] for row in cells]
+
+
+def open_breaker(tenant: Tenant, target: str) -> None:
+    at = factories.now()
+    Breaker.objects.create(
+        tenant=tenant,
+        target=target,
+        state="open",
+        failures=10,
+        successes=0,
+        window_ends_at=at,
+        openings=1,
+        probe_at=at + HOUR,
+        changed_at=at,
+    )
 
 
 def trouble(tenant: Tenant, **counts: int) -> None:
@@ -106,7 +121,7 @@ class TestTheSentence:
             factories.make_trigger(job, due_at=factories.now() - LONG)
         Queue.objects.create(job_type="noop", window=16, measured_at=factories.now())
         assert sentence(operator) == (
-            "Needs a look: tenant globex waits for its own limit, all its 2 slots are in flight: 3 due, the oldest "
+            "Needs a look: tenant globex waits for its own limit, its cap of 2 in flight is full: 3 due, the oldest "
             "for 2 h."
         )
         tenant.max_in_flight = 10
@@ -114,6 +129,41 @@ class TestTheSentence:
         assert sentence(operator) == (
             "Not well: dispatch does not turn: noop has been due for 2 h with room for it."
         )
+
+    def test_names_the_tenant_that_floods_though_a_look_finds_its_slots_free(
+        self, world: World, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        Queue.objects.create(job_type="noop", window=16, measured_at=factories.now())
+        tenant = factories.make_tenant(slug="globex", max_in_flight=2)
+        factories.make_triggers(factories.make_job(tenant), 20, due_at=factories.now() - LONG)
+        monkeypatch.setattr("jobs.explain.wellbeing.KEPT_SECONDS", 0.0)
+        assert sentence(operator).startswith("Not well: dispatch does not turn: noop")
+        # The next look finds that dispatch goes on.
+        activity.add({(tenant.id, "noop"): {"dispatched": 7}})
+        page = operator.get(reverse("admin:index")).content.decode()
+        assert "tenant <code>globex</code> waits for its own limit" in page
+        assert "dispatch does not turn" not in page.partition('id="over"')[0]
+
+    def test_names_the_target_that_fails(self, world: World, operator: Client) -> None:
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        open_breaker(world.tenant, "api.example.com")
+        slug = world.tenant.slug
+        assert sentence(operator) == (
+            f"Needs a look: calls of api.example.com by tenant {slug} fail, so its circuit breaker is open."
+        )
+
+    def test_names_no_target_of_tenants_out_of_reach(self, world: World) -> None:
+        workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
+        open_breaker(factories.make_tenant(), "other.example.com")
+        client = bound_to(world.tenant, "view_trigger", "view_lease", "view_targetrule")
+        assert sentence(client).startswith("All is well")
+        open_breaker(world.tenant, "api.example.com")
+        page = shown(client)
+        assert "calls of <code>api.example.com</code>" in page
+        assert "other.example.com" not in page
+        assert "and so is" not in page
+        assert reverse("admin:jobs_targetrule_changelist") not in page
 
     def test_tells_of_what_was_missed_and_lost_in_the_hour(
         self, world: World, operator: Client, clock: Callable[[timedelta], None]
