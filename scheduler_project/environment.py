@@ -9,7 +9,7 @@ import base64
 import os
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -27,6 +27,15 @@ from scheduler_project.embedded import paths
 S = TypeVar("S", bound=BaseSettings)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 BROKER_SCHEMES = ("redis", "rediss", "unix", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp", "memory")
+
+
+class Oidc(NamedTuple):
+    """An identity provider, and what it knows us by."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
 
 
 class Platform(BaseSettings):
@@ -73,6 +82,24 @@ class Platform(BaseSettings):
         validation_alias="CARILLON_SECOND_FACTOR",
         description="Whether operators may, or must, sign in with the code of an authenticator app, too.",
     )
+    oidc_issuer: str | None = Field(
+        default=None,
+        validation_alias="CARILLON_OIDC_ISSUER",
+        description="The identity provider that operators may sign in by, as its tokens name it.",
+    )
+    oidc_client_id: str | None = Field(default=None, validation_alias="CARILLON_OIDC_CLIENT_ID")
+    oidc_client_secret: str | None = Field(default=None, validation_alias="CARILLON_OIDC_CLIENT_SECRET")
+    oidc_name: str = Field(
+        default="single sign-on",
+        validation_alias="CARILLON_OIDC_NAME",
+        max_length=40,
+        description="What the login page's button calls the identity provider.",
+    )
+    password_sign_in: bool = Field(
+        default=True,
+        validation_alias="CARILLON_PASSWORD_SIGN_IN",
+        description="Whether passwords sign in beside the identity provider.",
+    )
     environment: str = Field(
         default="",
         validation_alias="CARILLON_ENVIRONMENT",
@@ -104,6 +131,11 @@ class Platform(BaseSettings):
         "session_hours",
         "session_idle_minutes",
         "second_factor",
+        "oidc_issuer",
+        "oidc_client_id",
+        "oidc_client_secret",
+        "oidc_name",
+        "password_sign_in",
         mode="before",
     )
     @classmethod
@@ -158,6 +190,40 @@ class Platform(BaseSettings):
             if not fine:
                 raise ValueError("must look like smtp://user:password@host:25, smtp+tls://… or smtps://…")
         return value or None
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _an_issuer(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            plain = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+            fine = parts.hostname and parts.port != 0 and (parts.scheme == "https" or plain)
+        except ValueError:
+            fine = False
+        if not fine or parts.query or parts.fragment or parts.username:
+            raise ValueError("must look like https://id.example.org/realms/ours")
+        return value.rstrip("/")
+
+    def oidc(self) -> "Oidc | None":
+        """The identity provider; None: there is none."""
+        if not (self.oidc_issuer and self.oidc_client_id and self.oidc_client_secret):
+            return None
+        return Oidc(self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret, self.oidc_name)
+
+    def sign_in_problems(self) -> list[str]:
+        """What is lacking for the identity provider that is named."""
+        given = {
+            "CARILLON_OIDC_ISSUER": self.oidc_issuer,
+            "CARILLON_OIDC_CLIENT_ID": self.oidc_client_id,
+            "CARILLON_OIDC_CLIENT_SECRET": self.oidc_client_secret,
+        }
+        named = [name for name, value in given.items() if value]
+        problems = [f"{name}: is required with {named[0]}" for name in given if named and not given[name]]
+        if not named and not self.password_sign_in:
+            problems.append("CARILLON_PASSWORD_SIGN_IN: can be false only with CARILLON_OIDC_ISSUER")
+        return problems
 
     def email(self) -> dict[str, Any]:
         """Django's settings of e-mail, by name. Without a server ``EMAIL_HOST`` is empty, and none is sent."""
@@ -270,6 +336,8 @@ def load() -> tuple[Platform, EngineSettings]:
             problems.append("SECRET_KEY: is required with DATABASE_URL; 50 random characters would do")
         if not platform.allowed_hosts:
             problems.append("ALLOWED_HOSTS: is required with DATABASE_URL; e.g. carillon.example.org")
+    if isinstance(platform, Platform):
+        problems += platform.sign_in_problems()
     problems += tracing.problems(os.environ)
     if problems:
         raise ImproperlyConfigured("Bad settings, none was applied:\n  " + "\n  ".join(problems))
@@ -286,7 +354,7 @@ def _checked(kind: type[S], problems: list[str]) -> S | None:
             name = str(where) if str(where).isupper() else f"{prefix}{where}".upper()
             message = _range(kind, str(where), item["type"]) or item["msg"].removeprefix("Value error, ")
             # Keys and URLs carry secrets: they are never echoed.
-            given = "" if name.endswith(("_KEY", "_KEYS", "_URL")) else f" (got {item['input']!r})"
+            given = "" if name.endswith(("_KEY", "_KEYS", "_URL", "_SECRET")) else f" (got {item['input']!r})"
             problems.append(f"{name}: {message}{given}" if where else message)
         return None
 

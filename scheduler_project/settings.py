@@ -65,6 +65,9 @@ MIDDLEWARE = [
 
 # Whether operators may, or must, have a second factor; where neither, nothing asks for one.
 SECOND_FACTOR = PLATFORM.second_factor
+# The identity provider that operators may sign in by, if there is one; and whether passwords sign in beside it.
+OIDC = PLATFORM.oidc()
+PASSWORD_SIGN_IN = PLATFORM.password_sign_in
 
 ROOT_URLCONF = "scheduler_project.urls"
 WSGI_APPLICATION = "scheduler_project.wsgi.application"

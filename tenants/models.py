@@ -270,3 +270,25 @@ class SecondFactor(models.Model):
 
     def __str__(self) -> str:
         return f"second factor of {self.operator}"
+
+
+class OperatorIdentity(models.Model):
+    """Who an operator is to the identity provider: signing in there signs in here (``tenants.identities``)."""
+
+    operator = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity"
+    )
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(
+        max_length=255,
+        help_text="The operator's subject at the identity provider: the claim sub, not a name.",
+    )
+
+    class Meta:
+        verbose_name = "single sign-on"
+        constraints = (
+            models.UniqueConstraint(fields=("issuer", "subject"), name="operator_identity_is_one_operators"),
+        )
+
+    def __str__(self) -> str:
+        return self.subject

@@ -20,6 +20,8 @@ from tenants.models import SecondFactor
 #: In Django's session: its operator gave a code, or set the second factor up in it.
 PASSED = "second_factor_passed"
 
+_ALWAYS = ("admin:login", "admin:logout", "sign_in_code", "sign_in_oidc", "sign_in_oidc_back")
+
 
 def ask_for_second_factor(
     get_response: Callable[[HttpRequest], HttpResponseBase],
@@ -53,7 +55,7 @@ def _leads_to(request: HttpRequest) -> str:
         return ""
     if not request.user.is_authenticated or request.session.get(PASSED):
         return ""
-    if request.path_info in map(reverse, ("admin:login", "admin:logout", "sign_in_code")):
+    if request.path_info in map(reverse, _ALWAYS):
         return ""
     if SecondFactor.objects.filter(pk=request.user.pk).exists():
         again = login_then(request)

@@ -1,12 +1,15 @@
-"""The login page: Django's own. A right password signs nobody in who has a second factor, but leads to its page."""
+"""The login page: Django's own. A right password signs nobody in who has a second factor, but leads to its page.
+
+Where the settings name an identity provider the page leads there, too; or there alone, if passwords are switched off.
+"""
 
 from typing import Any
 
 from django.conf import settings
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -18,9 +21,23 @@ from tenants.models import SecondFactor
 @never_cache
 def sign_in(request: HttpRequest) -> HttpResponseBase:
     """``admin:login``."""
+    if request.method == "POST" and not settings.PASSWORD_SIGN_IN:
+        messages.error(request, "Passwords are switched off here.")
+        return HttpResponseRedirect(request.get_full_path())
     if settings.SECOND_FACTOR == "off" or request.method != "POST":
-        return admin.site.login(request)
+        return admin.site.login(request, _of_provider(request))
     return _SignIn.as_view()(request)
+
+
+def _of_provider(request: HttpRequest) -> dict[str, Any]:
+    """What the page needs for an identity provider's button; nothing where there is none."""
+    if settings.OIDC is None:
+        return {}
+    query = QueryDict(mutable=True)
+    if "next" in request.GET:
+        query["next"] = request.GET["next"]
+    url = f"{reverse('sign_in_oidc')}?{query.urlencode()}".rstrip("?")
+    return {"oidc_name": settings.OIDC.name, "oidc_url": url, "only_oidc": not settings.PASSWORD_SIGN_IN}
 
 
 class _SignIn(LoginView):
@@ -33,7 +50,9 @@ class _SignIn(LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         page = {"title": "Log in", "subtitle": None, "app_path": self.request.get_full_path()}
-        return super().get_context_data(**admin.site.each_context(self.request) | page | kwargs)
+        return super().get_context_data(
+            **admin.site.each_context(self.request) | page | _of_provider(self.request) | kwargs
+        )
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         operator = form.get_user()

@@ -48,7 +48,7 @@ def limit_logins(
     """429 for a try too many; the right password is refused with the others."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        if request.method == "POST":
+        if request.method == "POST" or request.path_info in _asks_the_provider():
             address = request.META.get("REMOTE_ADDR", "")
             for bucket in _buckets_of(request, address):
                 status: RateStatus = shared_buckets().take(bucket)
@@ -64,12 +64,19 @@ def _buckets_of(request: HttpRequest, address: str) -> tuple[Bucket, ...]:
     """What a request that tries a password or a code takes a token of; none: it tries nothing."""
     if request.path_info == reverse("admin:login"):
         return _buckets(address, request.POST.get("username", ""))
+    if request.path_info in _asks_the_provider():
+        return _buckets(address, "")[:1]
     if request.path_info == reverse("sign_in_code") and (held := held_sign_in(request)):
         by_address, _ = _buckets(address, "")
         return by_address, Bucket(f"login-code:{held.operator.pk}", CODE_PER_SECOND, CODE_BURST)
     if request.path_info == reverse("second_factor") and request.user.is_authenticated:
         return _buckets(address, request.user.get_username())
     return ()
+
+
+def _asks_the_provider() -> tuple[str, str]:
+    """Pages for which the identity provider is called: a caller without a name must not do that at will."""
+    return reverse("sign_in_oidc"), reverse("sign_in_oidc_back")
 
 
 def _buckets(address: str, username: str) -> tuple[Bucket, Bucket]:
@@ -123,6 +130,15 @@ def note_wrong_code(request: HttpRequest, operator: Any) -> None:
     address = request.META.get("REMOTE_ADDR", "")
     log.warning("login failed", user=operator.get_username(), address=address, code="wrong")
     _tell_of_failure(operator.pk, operator.get_username(), address=[None, address], code=[None, "wrong"])
+
+
+def note_stranger(request: HttpRequest, *, by: str, subject: str) -> None:
+    """Somebody whom the identity provider knows, and no operator is linked to."""
+    address = request.META.get("REMOTE_ADDR", "")
+    log.warning("login failed", user="(nobody)", address=address, by=by, subject=subject)
+    if shared_buckets().take(Bucket("login-unknown", UNKNOWN_PER_SECOND, UNKNOWN_BURST)).granted:
+        told = {"address": [None, address], "by": [None, by], "subject": [None, subject]}
+        _tell_of_failure("", "(nobody)", **told)
 
 
 def _tell_of_failure(operator: object, name: str, **changes: Any) -> None:

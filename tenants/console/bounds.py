@@ -27,14 +27,15 @@ class BoundsInline(StackedInline):
         return field
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may_set(request, obj) and super().has_add_permission(request, obj)
+        return may_set(request, obj) and super().has_add_permission(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may_set(request, obj) and super().has_change_permission(request, obj)
+        return may_set(request, obj) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _may_set(request, obj) and super().has_delete_permission(request, obj)
+        return may_set(request, obj) and super().has_delete_permission(request, obj)
 
 
-def _may_set(request: HttpRequest, operator: Any) -> bool:
+def may_set(request: HttpRequest, operator: Any) -> bool:
+    """What says who an operator is, or reaches, is for others to set."""
     return not isinstance(operator, User) or operator.pk != request.user.pk

@@ -47,6 +47,7 @@ def rights_of_groups() -> dict[str, Q]:
         | _over("auth", "user", "view", "add", "change", "delete")
         | _over("auth", "group", "view")
         | _over("tenants", "operatorbounds", "view", "add", "change", "delete")
+        | _over("tenants", "operatoridentity", "view", "add", "change", "delete")
         | _over("tenants", "operatorsession", "view", "delete")
         | _over("tenants", "apikey", "add", "change"),
     }

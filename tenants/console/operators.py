@@ -25,6 +25,7 @@ from unfold.forms import AdminPasswordChangeForm, BaseDialogForm, UserChangeForm
 
 from tenants import second_factor
 from tenants.console.bounds import BoundsInline
+from tenants.console.identities import IdentityInline
 from tenants.console.pages import ConsoleAdmin, back_to
 from tenants.models import OperatorSession, SecondFactor
 
@@ -111,8 +112,10 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
         return back_to(request, reverse("admin:auth_user_change", args=[operator.pk]))
 
     def get_inlines(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        """Bounds are set once there is somebody to bind."""
-        return super().get_inlines(request, obj) if obj else ()
+        """Bounds are set once there is somebody to bind, and links to an identity provider where there is one."""
+        if obj is None:
+            return ()
+        return (*super().get_inlines(request, obj), *((IdentityInline,) if settings.OIDC else ()))
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Also of the password's page, which asks this."""

@@ -35,6 +35,7 @@ WATCHED = (
     "tenants_operatorbounds_tenants",
     "tenants_operatorsession",
     "tenants_secondfactor",
+    "tenants_operatoridentity",
     "jobs_installation",
     "jobs_operation",
     "jobs_targetrule",

@@ -1,0 +1,50 @@
+"""The subject that an operator has at the identity provider, on the operator's page: to link is to let sign in as them.
+
+Set by those who may edit the operator and have the right to it, never for oneself.
+"""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from unfold.admin import StackedInline
+
+from tenants.console.bounds import may_set
+from tenants.models import OperatorIdentity
+
+
+class IdentityForm(forms.ModelForm):
+    """Of the issuer that is set: a link of another one, which was set before, becomes one of this by being saved."""
+
+    class Meta:
+        model = OperatorIdentity
+        fields = ("subject",)
+
+    def clean_subject(self) -> str:
+        subject: str = self.cleaned_data["subject"]
+        assert settings.OIDC is not None  # UserAdmin.get_inlines
+        self.instance.issuer = settings.OIDC.issuer
+        taken = OperatorIdentity.objects.filter(issuer=self.instance.issuer, subject=subject)
+        if taken.exclude(pk=self.instance.pk).exists():
+            raise ValidationError("Another operator is linked to this subject.")
+        return subject
+
+
+class IdentityInline(StackedInline):
+    model = OperatorIdentity
+    form = IdentityForm
+    extra = 0
+    max_num = 1
+    verbose_name = "single sign-on"
+    verbose_name_plural = "single sign-on"
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_set(request, obj) and super().has_add_permission(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_set(request, obj) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_set(request, obj) and super().has_delete_permission(request, obj)
