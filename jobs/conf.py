@@ -115,6 +115,12 @@ class EngineSettings(BaseSettings):
     )
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)
+    ended_job_days: int = Field(
+        30,
+        ge=1,
+        le=3650,
+        description="How long completed and cancelled jobs stay that do not say so themselves.",
+    )
     audit_days: int = Field(400, ge=1, le=3650, description="How long the audit trail is kept.")
 
     lag_warn_seconds: float = Field(

@@ -19,7 +19,7 @@ _MARKS: dict[Action, str] = {"create": "+", "replace": "~", "keep": "=", "delete
 #: Of a job, what nobody writes.
 _READ_ONLY = {
     "id", "status", "status_reason", "paused_until", "version", "next_fire_at", "clock_change", "created_at",
-    "updated_at", "last_fired_at", "last_state", "last_error_code", "consecutive_failures",
+    "updated_at", "expires_at", "last_fired_at", "last_state", "last_error_code", "consecutive_failures",
 }  # fmt: skip
 #: What has a job not fire, whatever its definition says.
 _SILENT = {

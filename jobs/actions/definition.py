@@ -132,6 +132,7 @@ def representation(job: Job) -> dict[str, Any]:
         "next_fire_at": instant_text(job.next_fire_at if job.status == JobStatus.ACTIVE else None),
         "created_at": instant_text(job.created_at),
         "updated_at": instant_text(job.updated_at),
+        "expires_at": instant_text(job.expires_at),
     }
 
 
@@ -156,6 +157,7 @@ def written(job: Job) -> dict[str, Any]:
         "delivery": job.delivery,
         "notify": job.notify,
         "pause_after_failures": job.pause_after_failures,
+        "delete_after_seconds": None if job.delete_after is None else seconds(job.delete_after),
     }
 
 

@@ -16,6 +16,10 @@ class JobStatus(StrEnum):
     COMPLETED = "completed"
 
 
+#: For good: nothing fires any more, and nothing brings it back.
+ENDED_JOB = (JobStatus.CANCELLED, JobStatus.COMPLETED)
+
+
 class TriggerState(StrEnum):
     PENDING = "pending"
     QUEUED = "queued"

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from jobs.core.instants import EARLIEST
 from jobs.engine.notices import notify
 from jobs.engine.outlook import Outlooks
 from jobs.engine.steps.step import Step
@@ -64,6 +65,7 @@ class Housekeeper:
         self._after = _START
         self._completed_at = 0.0
         self._versions_after = history.FIRST_ENTRY
+        self._jobs_after = EARLIEST
         kept: dict[str, Any] = {"retention": retention, "limit": BATCH}
         self.steps = [
             Step("notices", self._tell, every=TELL_EVERY_SECONDS),
@@ -86,6 +88,8 @@ class Housekeeper:
             Step(
                 "purge activity", self._purge_activity, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
             ),
+            Step("expire", self._expire, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
+            Step("purge jobs", self._purge_jobs, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
             _purge("triggers", partial(history.purge_triggers, **kept)),
             _purge("effects", partial(history.purge_effects, **kept)),
             _purge("results", partial(history.purge_results, **kept)),
@@ -120,6 +124,21 @@ class Housekeeper:
         if completed:
             log.debug("complete", jobs=completed)
         return False
+
+    @staticmethod
+    def _expire(_: Any) -> bool:
+        looked_at, deleted = jobs_store.expire(limit=BATCH)
+        if deleted:
+            log.info("ended jobs deleted", jobs=deleted)
+        return looked_at >= BATCH
+
+    def _purge_jobs(self, _: Any) -> bool:
+        self._jobs_after, dropped = jobs_store.purge(
+            retention=self._retention, limit=BATCH, after=self._jobs_after
+        )
+        if dropped:
+            log.debug("deleted jobs dropped", jobs=dropped)
+        return self._jobs_after != EARLIEST
 
     def _partitions(self, _: Any) -> bool:
         for table in partitions.ALL:

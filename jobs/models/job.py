@@ -67,10 +67,14 @@ class Job(models.Model):
     notify = models.JSONField(null=True, blank=True)
     watched = models.BooleanField(default=False, db_default=False, editable=False)
     pause_after_failures = models.PositiveIntegerField(null=True, blank=True)
+    #: How long it stays after it was completed or cancelled; null: as long as the installation keeps such jobs.
+    delete_after = models.DurationField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
     next_fire_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
+    #: Of an ended job, when it is deleted (store/sql/jobs.sql: expire).
+    expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
@@ -152,6 +156,14 @@ class Job(models.Model):
                 condition=Q(paused_until__isnull=False),
                 name="job_paused_until",
             ),
+            # store/sql/jobs.sql: expire — ended jobs, the first to be deleted first.
+            models.Index(
+                fields=("expires_at",),
+                condition=Q(expires_at__isnull=False, deleted_at__isnull=True),
+                name="job_expires",
+            ),
+            # store/sql/jobs.sql: purge — deleted jobs, the first that was first.
+            models.Index(fields=("deleted_at",), condition=Q(deleted_at__isnull=False), name="job_deleted"),
         )
 
     def __str__(self) -> str:

@@ -48,7 +48,10 @@ class Definition(Shape):
         "schedule": 'Is required, such as {"type": "cron", "cron": "0 2 * * *", "timezone": "UTC"}.',
         "status": "Is not part of the definition; use pause, resume or cancel.",
         **dict.fromkeys(
-            ("id", "status_reason", "paused_until", "version", "next_fire_at", "created_at", "updated_at"),
+            (
+                *("id", "status_reason", "paused_until", "version", "next_fire_at"),
+                *("created_at", "updated_at", "expires_at"),
+            ),
             "Cannot be written; leave it out.",
         ),
         **dict.fromkeys(
@@ -86,6 +89,8 @@ class Definition(Shape):
     """The tenant's by default."""
     pause_after_failures: Annotated[int, Between(1, 100)] | None = None
     """Pause the job once so many of its firings in a row died."""
+    delete_after_seconds: Annotated[float, Between(0, 3650 * 86_400)] | None = None
+    """Delete the job so long after it was completed or cancelled; the installation's 30 days by default."""
 
     @field_validator("name")
     @classmethod
@@ -114,6 +119,9 @@ class Definition(Shape):
             "delivery": self.delivery.value,
             "notify": self.notify and self.notify.stored(),
             "pause_after_failures": self.pause_after_failures,
+            "delete_after": None
+            if self.delete_after_seconds is None
+            else timedelta(seconds=self.delete_after_seconds),
         }
 
 
@@ -204,6 +212,8 @@ class JobShape(Definition):
     """The next firing that a change of clocks moves, doubles or prevents, within 30 days."""
     created_at: Instant
     updated_at: Instant
+    expires_at: Instant | None = Field(...)
+    """When it is deleted; null while it has not ended."""
 
 
 class Status(Shape):

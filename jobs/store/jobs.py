@@ -9,8 +9,10 @@ from uuid import UUID
 import orjson
 from django.db.utils import DEFAULT_DB_ALIAS
 
-from jobs.core.instants import instant_text
+from jobs.conf import engine_settings
+from jobs.core.instants import EARLIEST, instant_text
 from jobs.core.schedule import Schedule, ScheduleType, jitter_offset
+from jobs.core.states import ENDED_JOB
 from jobs.models import Job, Origin
 from jobs.models.fields import new_id, new_ids
 from jobs.store import db
@@ -20,6 +22,8 @@ from jobs.store.trail import ENGINE, acting_as, present_actor
 from jobs.telemetry import callers_trace
 
 _SQL = db.queries("jobs")
+#: When an ended job is looked at again that was to be deleted while a firing of it was unfinished.
+PUT_OFF = timedelta(hours=1)
 
 
 class Firing(NamedTuple):
@@ -128,20 +132,24 @@ def set_status(
     sinces: Mapping[UUID, datetime] | None = None,
     reason: str = "",
     paused_until: datetime | None = None,
-) -> None:
+) -> dict[UUID, datetime | None]:
     """Bring jobs to a status as of ``now``, or each as of its instant in ``sinces``, each with its next instant.
 
-    ``note_versions`` is to follow.
+    ``note_versions`` is to follow. Returns when each is deleted; None of those that live.
     """
-    if next_fire_ats:
-        _SQL["set_status"](
-            ids=list(next_fire_ats),
-            next_fire_ats=list(next_fire_ats.values()),
-            updated_ats=[(sinces or {}).get(job_id, now) for job_id in next_fire_ats],
-            status=str(status),
-            reason=reason,
-            paused_until=paused_until,
-        )
+    if not next_fire_ats:
+        return {}
+    rows = _SQL["set_status"](
+        ids=list(next_fire_ats),
+        next_fire_ats=list(next_fire_ats.values()),
+        updated_ats=[(sinces or {}).get(job_id, now) for job_id in next_fire_ats],
+        status=str(status),
+        reason=reason,
+        paused_until=paused_until,
+        ended=status in ENDED_JOB,
+        keep_ended=_keep_ended(),
+    )
+    return {row.id: row.expires_at for row in rows}
 
 
 def pauses_over(*, but: Sequence[int] = (), limit: int) -> list[Any]:
@@ -249,9 +257,33 @@ def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
     Returns the last id looked at (None at the end of the walk) and how many were completed.
     """
     with db.atomic():
-        rows = _SQL["complete"](after=after, limit=limit)
+        rows = _SQL["complete"](after=after, limit=limit, keep_ended=_keep_ended())
         note_versions([row.id for row in rows if row.completed])
     return (rows[-1].id if len(rows) == limit else None), sum(row.completed for row in rows)
+
+
+def _keep_ended() -> timedelta:
+    """How long ended jobs stay that do not say so themselves."""
+    return timedelta(days=engine_settings().ended_job_days)
+
+
+def expire(*, limit: int) -> tuple[int, int]:
+    """Delete up to ``limit`` ended jobs whose time is over, in the engine's name.
+
+    Returns how many were looked at, and how many deleted: one with an unfinished trigger is put off by an hour.
+    """
+    with acting_as(ENGINE), db.atomic():
+        rows = _SQL["expire"](limit=limit, again=PUT_OFF)
+    return len(rows), sum(row.deleted for row in rows)
+
+
+def purge(*, retention: timedelta, limit: int, after: datetime = EARLIEST) -> tuple[datetime, int]:
+    """Drop those of the next ``limit`` jobs deleted longer ago than ``retention`` whose history is gone.
+
+    Returns where to go on (``EARLIEST`` at the end of the walk) and how many were dropped.
+    """
+    [row] = _SQL["purge"](retention=retention, limit=limit, after=after)
+    return (row.deleted_at if row.looked_at == limit else EARLIEST), row.dropped
 
 
 def schedule_of(job: Any) -> Schedule:

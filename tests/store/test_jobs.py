@@ -213,7 +213,16 @@ def test_no_trigger_is_of_another_tenant_than_its_job() -> None:
 
 class TestEdit:
     #: Never changed by an edit.
-    FIXED = {"id", "tenant_id", "status", "status_reason", "paused_until", "created_at", "deleted_at"}
+    FIXED = {
+        "id",
+        "tenant_id",
+        "status",
+        "status_reason",
+        "paused_until",
+        "created_at",
+        "expires_at",
+        "deleted_at",
+    }
 
     def test_knows_every_column_that_a_definition_has(self) -> None:
         columns = {

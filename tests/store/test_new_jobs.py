@@ -53,10 +53,12 @@ UNUSUAL: dict[str, Any] = {
     "notify": {"on": ["dead"]},
     "watched": True,
     "pause_after_failures": 5,
+    "delete_after": timedelta(hours=9),
     "version": 6,
     "next_fire_at": MOMENT,
     "created_at": MOMENT - timedelta(days=1),
     "updated_at": MOMENT,
+    "expires_at": MOMENT + timedelta(days=4),
     "deleted_at": MOMENT,
 }
 

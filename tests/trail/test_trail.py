@@ -274,7 +274,15 @@ class TestWhatIsWatched:
     """A new column is told of, or somebody has decided that it tells nothing."""
 
     UNTOLD = {
-        "jobs_job": {"next_fire_at", "watched", "target", "status_reason", "paused_until", "version"},
+        "jobs_job": {
+            "next_fire_at",
+            "watched",
+            "target",
+            "status_reason",
+            "paused_until",
+            "version",
+            "expires_at",
+        },
         "tenants_tenant": {"watched", "webhook_secret_retires_at"},
         "tenants_apikey": {"last_used_at"},
         "tenants_secret": {"sealed"},

@@ -23,7 +23,7 @@ from jobs.actions.overdue import record
 from jobs.actions.pull.types import Kinds, hold_type
 from jobs.core.errors import CarillonError, Conflict
 from jobs.core.schedule import next_fire
-from jobs.core.states import JobStatus
+from jobs.core.states import ENDED_JOB, JobStatus
 from jobs.models import Job, JobVersion
 from jobs.store import db, lifecycle
 from jobs.store import jobs as job_store
@@ -35,13 +35,12 @@ from tenants.models import Tenant
 
 _NAME_TAKEN = "job_name_unique_among_living"
 #: What of a job no firing has to do with.
-_INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures"})
+_INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures", "delete_after"})
 #: What decides which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 MAX_JUDGING_SECONDS = 0.25
 #: Jobs that a preview holds against the changes, and the differences it shows.
 PREVIEWED, MAX_DIFFERENCES = 200, 10
-_ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
 
 
 class Edited(NamedTuple):
@@ -68,7 +67,7 @@ def edit(jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = 
     Brings rows and objects to the new version; a change of nothing leaves the version. Stops where ``judge`` does.
     Raises ``InvalidInput`` when a pull type was just deleted.
     """
-    catchup.hold(job_ids=[job.id for job in jobs if job.status not in _ENDED])
+    catchup.hold(job_ids=[job.id for job in jobs if job.status not in ENDED_JOB])
     now = database_now()
     edits: list[_Edit] = []
     looked_at, refused = 0, {}
@@ -143,7 +142,7 @@ def _changed(
 ) -> dict[str, Any]:
     columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole, kinds=kinds)
     changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
-    if changed and job.status in _ENDED:
+    if changed and job.status in ENDED_JOB:
         raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
     return changed
 

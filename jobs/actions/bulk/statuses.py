@@ -15,7 +15,7 @@ from jobs.actions import definition as definitions
 from jobs.actions.overdue import Debt, owed, record
 from jobs.core.errors import ScheduleError
 from jobs.core.schedule import next_fire
-from jobs.core.states import JobStatus
+from jobs.core.states import ENDED_JOB, JobStatus
 from jobs.models import Job
 from jobs.store import jobs as job_store
 from jobs.store import lifecycle
@@ -24,7 +24,6 @@ from jobs.wakeups import wake_beats
 from tenants.clock import database_now
 
 Refusals = dict[UUID, str]
-_ENDED = (JobStatus.CANCELLED, JobStatus.COMPLETED)
 
 
 def pause(jobs: Sequence[Job], *, reason: str = "", until: datetime | None = None) -> Refusals:
@@ -32,7 +31,7 @@ def pause(jobs: Sequence[Job], *, reason: str = "", until: datetime | None = Non
 
     What is paused already takes on the ``reason`` and ``until``, if either is given.
     """
-    refusals = _refusals(jobs, _ENDED, "be paused")
+    refusals = _refusals(jobs, ENDED_JOB, "be paused")
     pausing = _others(jobs, JobStatus.PAUSED, refusals)
     if pausing:
         lifecycle.hand_back(job_ids=_ids(pausing))
@@ -50,7 +49,7 @@ def resume(jobs: Sequence[Job]) -> Refusals:
 
     Refused to what is cancelled or completed, and to what has a schedule that can no longer be computed.
     """
-    refusals = _refusals(jobs, _ENDED, "be resumed")
+    refusals = _refusals(jobs, ENDED_JOB, "be resumed")
     paused = _others(jobs, JobStatus.ACTIVE, refusals)
     if not paused:
         return refusals
@@ -153,7 +152,7 @@ def _set(
     for job in jobs:
         job.status, job.status_reason, job.paused_until = status, reason, until
         job.updated_at = (sinces or {}).get(job.id, now)
-    job_store.set_status(
+    expire_ats = job_store.set_status(
         {job.id: job.next_fire_at for job in jobs},
         status=status,
         now=now,
@@ -161,4 +160,6 @@ def _set(
         reason=reason,
         paused_until=until,
     )
+    for job in jobs:
+        job.expires_at = expire_ats.get(job.id)
     job_store.note_versions(_ids(jobs))

@@ -26,7 +26,7 @@ _POLICIES = (
     ("priority", "timeout_seconds", "delivery"),
     ("overlap_policy", "max_concurrent", "concurrency_key"),
     ("misfire_policy", "misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),
-    "pause_after_failures",
+    ("pause_after_failures", "delete_after_seconds"),
 )
 _RETRIES = (
     ("retry_max_attempts", "retry_backoff", "retry_jitter", "retry_max_elapsed_seconds"),

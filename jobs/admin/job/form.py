@@ -70,6 +70,9 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
     pause_after_failures = inputs.number(
         WholeNumberField, default="never", label="Pause after so many that died in a row"
     )
+    delete_after_seconds = inputs.number(
+        default="the installation's days", label="Delete so long after it ended (seconds)"
+    )
     version = WholeNumberField(required=False, widget=forms.HiddenInput())
     opened = forms.CharField(required=False, widget=forms.HiddenInput())
 

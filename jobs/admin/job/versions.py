@@ -13,7 +13,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from jobs.admin.job.dialogs import OfJobForm
 from jobs.admin.shared.cells import moment_cell, visible
-from jobs.core.states import JobStatus
+from jobs.core.states import ENDED_JOB
 from jobs.explain.changes import MAX_VERSIONS, Version, versions_of
 from jobs.models import Job
 
@@ -39,7 +39,7 @@ class RestoreForm(OfJobForm):
 def versions(job: Job, *, now: datetime) -> dict[str, Any]:
     """The context of ``templates/admin/jobs/job/versions.html``."""
     found = versions_of(job)
-    ended = job.deleted_at is not None or job.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
+    ended = job.deleted_at is not None or job.status in ENDED_JOB
     return {
         "job": job,
         "editable": not ended,

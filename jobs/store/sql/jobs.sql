@@ -80,15 +80,19 @@ WHERE status = 'active'
 RETURNING id;
 
 -- name: set_status
--- Bring jobs to a status, each with its next instant and since when, under the caller's locks.
+-- Bring jobs to a status, each with its next instant and since when, under the caller's locks; those that end, with
+-- when they are deleted.
 -- locks: job rows, held by the action
 -- index: primary key
+-- returns: id, expires_at
 UPDATE jobs_job j SET
     status = %(status)s, status_reason = %(reason)s, paused_until = %(paused_until)s, next_fire_at = n.next_fire_at,
-    updated_at = n.updated_at
+    updated_at = n.updated_at,
+    expires_at = CASE WHEN %(ended)s THEN carillon_clock() + coalesce(j.delete_after, %(keep_ended)s::interval) END
 FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[], %(updated_ats)s::timestamptz[])
      AS n(id, next_fire_at, updated_at)
-WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
+WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id
+RETURNING j.id, j.expires_at;
 
 -- name: pauses_over
 -- Jobs whose pause has come to the end that was set for it, the first to end first, but those of the given tenants.
@@ -140,15 +144,15 @@ WITH signed AS MATERIALIZED (
         id, tenant_id, name, labels, job_type, payload, target, schedule_type, cron_expression, cron_dialect, timezone,
         "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
         overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup, status,
-        status_reason, paused_until, notify, watched, pause_after_failures, version, next_fire_at, created_at, updated_at,
-        deleted_at)
+        status_reason, paused_until, notify, watched, pause_after_failures, delete_after, version, next_fire_at,
+        created_at, updated_at, expires_at, deleted_at)
     SELECT (job).id, (job).tenant_id, (job).name, (job).labels, (job).job_type, (job).payload, (job).target,
            (job).schedule_type, (job).cron_expression, (job).cron_dialect, (job).timezone, (job)."interval", (job).run_at,
            (job).starts_at, (job).ends_at, (job).dst_policy, (job).jitter, (job).priority, (job).timeout, (job).delivery,
            (job).retry_policy, (job).overlap_policy, (job).max_concurrent, (job).concurrency_key, (job).misfire_policy,
            (job).misfire_grace, (job).catchup_window, (job).max_catchup, (job).status, (job).status_reason,
-           (job).paused_until, (job).notify, (job).watched, (job).pause_after_failures, (job).version, (job).next_fire_at, (job).created_at,
-           (job).updated_at, (job).deleted_at
+           (job).paused_until, (job).notify, (job).watched, (job).pause_after_failures, (job).delete_after, (job).version,
+           (job).next_fire_at, (job).created_at, (job).updated_at, (job).expires_at, (job).deleted_at
     FROM signed, given
     ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO NOTHING
     RETURNING id
@@ -208,6 +212,7 @@ UPDATE jobs_job j SET
     notify = CASE WHEN given ? 'notify' THEN (job).notify ELSE j.notify END,
     watched = CASE WHEN given ? 'watched' THEN (job).watched ELSE j.watched END,
     pause_after_failures = CASE WHEN given ? 'pause_after_failures' THEN (job).pause_after_failures ELSE j.pause_after_failures END,
+    delete_after = CASE WHEN given ? 'delete_after' THEN (job).delete_after ELSE j.delete_after END,
     version = (job).version, next_fire_at = (job).next_fire_at, updated_at = (job).updated_at
 FROM (SELECT given, jsonb_populate_record(NULL::jobs_job, given) AS job
       FROM jsonb_array_elements(%(rows)s::jsonb) AS given OFFSET 0) edits
@@ -222,7 +227,7 @@ SELECT carillon_clock() AS now,
        EXISTS (SELECT 1 FROM jobs_pulltype WHERE tenant_id = %(tenant_id)s AND name = %(job_type)s) AS declared;
 
 -- name: living
--- How many living jobs a tenant has, from what the table's triggers keep count of.
+-- How many living jobs a tenant has, neither ended nor deleted, from what the table's triggers keep count of.
 -- index: primary key of jobs_jobtally
 -- returns: jobs
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM jobs_jobtally WHERE tenant_id = %(tenant_id)s;
@@ -239,7 +244,8 @@ WITH candidate AS (
     ORDER BY id LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), done AS (
-    UPDATE jobs_job SET status = 'completed', updated_at = carillon_clock()
+    UPDATE jobs_job SET status = 'completed', updated_at = carillon_clock(),
+           expires_at = carillon_clock() + coalesce(delete_after, %(keep_ended)s::interval)
     WHERE id = ANY(ARRAY(SELECT id FROM candidate))
       -- Not NOT EXISTS, which may become a join that reads every unfinished trigger there is.
       AND (SELECT t.id FROM jobs_trigger t
@@ -248,3 +254,48 @@ WITH candidate AS (
     RETURNING id
 )
 SELECT candidate.id, done.id IS NOT NULL AS completed FROM candidate LEFT JOIN done USING (id) ORDER BY candidate.id;
+
+-- name: expire
+-- Delete ended jobs whose time is over, the first first. One with a firing under way, or due by hand, is looked at again
+-- after %(again)s: it stays in nobody's way meanwhile.
+-- locks: job rows, SKIP LOCKED
+-- index: job_expires, trigger_unfinished_of_job
+-- returns: id, and whether it was deleted
+WITH candidate AS (
+    SELECT id, (SELECT t.id FROM jobs_trigger t
+                WHERE t.job_id = jobs_job.id AND t.phase IN ('pending', 'retrying', 'in_flight') LIMIT 1) IS NULL AS idle
+    FROM jobs_job
+    WHERE expires_at <= carillon_clock() AND deleted_at IS NULL
+    ORDER BY expires_at LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE jobs_job j SET
+    deleted_at = CASE WHEN idle THEN carillon_clock() END,
+    updated_at = CASE WHEN idle THEN carillon_clock() ELSE j.updated_at END,
+    expires_at = CASE WHEN idle THEN j.expires_at ELSE carillon_clock() + %(again)s::interval END
+FROM candidate WHERE j.id = ANY(ARRAY(SELECT id FROM candidate)) AND j.id = candidate.id
+RETURNING j.id, idle AS deleted;
+
+-- name: purge
+-- Drop jobs that were deleted before the retention began, the first first, with their timelines. One whose history is not
+-- all gone is left, and looked at again when the walk begins anew.
+-- locks: job rows, SKIP LOCKED
+-- index: job_deleted, trigger_one_per_firing, catchup_of_job, skippedrange_of_job, jobversion_of_job
+-- returns: when the last one looked at was deleted (deleted_at), how many there were and how many of them were dropped
+WITH page AS MATERIALIZED (
+    SELECT id, deleted_at FROM jobs_job
+    WHERE deleted_at IS NOT NULL AND deleted_at > %(after)s AND deleted_at < carillon_now() - %(retention)s
+    ORDER BY deleted_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT id FROM page
+    WHERE (SELECT t.id FROM jobs_trigger t WHERE t.job_id = page.id LIMIT 1) IS NULL
+      AND (SELECT c.id FROM jobs_catchup c WHERE c.job_id = page.id LIMIT 1) IS NULL
+      AND (SELECT r.id FROM jobs_skippedrange r WHERE r.job_id = page.id LIMIT 1) IS NULL
+), timelines AS (
+    DELETE FROM jobs_jobversion WHERE job_id = ANY(ARRAY(SELECT id FROM gone))
+), dropped AS (
+    DELETE FROM jobs_job WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id
+)
+SELECT (SELECT max(deleted_at) FROM page) AS deleted_at, (SELECT count(*) FROM page) AS looked_at,
+       (SELECT count(*) FROM dropped) AS dropped;
