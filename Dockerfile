@@ -20,6 +20,8 @@ COPY scheduler_project scheduler_project
 COPY tenants tenants
 COPY jobs jobs
 COPY templates templates
+# The console shows them.
+COPY docs/playbooks docs/playbooks
 
 RUN useradd --system --uid 10001 --no-create-home carillon
 USER carillon

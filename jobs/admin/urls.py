@@ -13,6 +13,7 @@ from jobs.admin.installation.workers import TellWorker, WorkerFiguresPage, Worke
 from jobs.admin.job.bulk.page import BulkPage
 from jobs.admin.operations.progress import OperationProgress, UnfinishedOperations
 from jobs.admin.overview.page import OverviewFigures
+from jobs.admin.overview.playbooks import Playbooks
 from jobs.admin.upcoming.page import Upcoming
 
 urlpatterns: list[URLPattern] = [
@@ -33,6 +34,8 @@ urlpatterns: list[URLPattern] = [
     path("jobs/job/form/test-send/", TestSend.as_view(), name="console_job_test_send"),
     path("jobs/job/form/test-send/<uuid:job_id>/", TestSendProgress.as_view(), name="console_job_test_sent"),
     path("installation/", InstallationState.as_view(), name="installation_state"),
+    path("playbooks/", Playbooks.as_view(), name="playbooks"),
+    path("playbooks/<slug:name>/", Playbooks.as_view(), name="playbook"),
     path("workers/", Workers.as_view(), name="workers"),
     path("workers/figures/", WorkerFiguresPage.as_view(), name="worker_figures"),
     path("workers/<str:verb>/", TellWorker.as_view(), name="tell_worker"),

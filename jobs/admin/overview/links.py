@@ -10,9 +10,6 @@ from jobs.core.judgement import Reason
 from jobs.core.judgement.reason import Page
 from tenants.console.reach import tenants_within_reach
 
-#: What the repository is read at; pages of docs/ are not served by the console.
-PLAYBOOKS = "docs/playbooks"
-
 
 class Links:
     """For one user."""

@@ -14,7 +14,8 @@ from django.http import HttpRequest
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from jobs.admin.overview.links import PLAYBOOKS, Links
+from jobs.admin.overview import playbooks
+from jobs.admin.overview.links import Links
 from jobs.admin.overview.rows import beat_rows, clock_rows, tenant_rows, type_rows
 from jobs.admin.shared.cells import flower_url, instant_text
 from jobs.admin.shared.pages import ConsolePage
@@ -142,7 +143,8 @@ def _reason(reason: Reason, links: Links) -> dict[str, Any]:
         "level": reason.level.name.lower(),
         "text": _with_code(text),
         "url": links.of(reason),
-        "playbook": f"{PLAYBOOKS}/{reason.playbook}.md",
+        "playbook": f"{playbooks.FOLDER}/{reason.playbook}.md",
+        "playbook_url": playbooks.url_of(reason.playbook),
     }
 
 

@@ -66,6 +66,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     engine = [
         *_links(request, _ENGINE),
         {"title": "Flower", "icon": "local_florist", "link": flower_url()},
+        {"title": "Playbooks", "icon": "menu_book", "link": reverse("playbooks")},
         {"title": "API documentation", "icon": "api", "link": reverse("docs")},
     ]
     return [

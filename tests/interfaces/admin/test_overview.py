@@ -210,7 +210,7 @@ class TestTheSentence:
         Lease.objects.update(expires_at=factories.now() - SECOND)
         page = shown(operator)
         assert reverse("admin:jobs_lease_changelist") in page.partition('id="reasons"')[2]
-        assert "docs/playbooks/jobs-are-not-running.md" in page
+        assert reverse("playbook", args=["jobs-are-not-running"]) in page.partition('id="reasons"')[2]
 
 
 class TestTheTables:
