@@ -3,16 +3,15 @@
 Not a model of its own: a second list of triggers, served below theirs under the same permissions.
 """
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin import helpers
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseRedirect, QueryDict
+from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -31,6 +30,7 @@ from jobs.admin.shared.filters import (
     TenantFilter,
 )
 from jobs.admin.shared.lists import ReadOnlyAdmin
+from jobs.admin.shared.shares import Share, Unconfirmed, check_confirmation
 from jobs.admin.shared.walks import Walk, WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin
 from jobs.core.errors import CarillonError
@@ -41,8 +41,6 @@ from tenants.models import Tenant
 
 #: One click replays so many, so that it ends within a request; the next click takes the next.
 MAX_AT_ONCE = 10_000
-#: Above so many of a tenant its slug is typed.
-MAX_UNTYPED = 1_000
 
 
 class _Opts:
@@ -54,37 +52,11 @@ class _Opts:
         return getattr(Trigger._meta, name)
 
 
-class Share(NamedTuple):
-    """The dead letters of one tenant that are meant."""
-
-    tenant: Tenant
-    number: int
-
-    @property
-    def is_typed(self) -> bool:
-        return self.number > MAX_UNTYPED
-
-
 def _shares(dead: QuerySet[Trigger]) -> list[Share]:
     """How many of each tenant there are, of what is bounded already."""
     counts = Counter(dead.values_list("tenant_id", flat=True))
-    return [
-        Share(tenant, counts[tenant.pk]) for tenant in Tenant.objects.filter(pk__in=counts).order_by("slug")
-    ]
-
-
-def _unconfirmed(typed: QueryDict, shares: Sequence[Share]) -> str:
-    """Why nothing is done, if what is there now is not what was confirmed, tenant by tenant."""
-    for share in shares:
-        confirmed = typed.get(f"confirmed_{share.tenant.pk}", "")
-        if not re.fullmatch("[0-9]{1,9}", confirmed) or int(confirmed) < share.number:
-            return (
-                f"{share.number:,} of {share.tenant.slug} match now, and that was not confirmed. Nothing was done: "
-                "look at the numbers and confirm again."
-            )
-        if share.is_typed and typed.get(f"slug_{share.tenant.pk}", "").strip() != share.tenant.slug:
-            return f"Type {share.tenant.slug} to confirm. Nothing was done."
-    return ""
+    tenants = Tenant.objects.filter(pk__in=counts).order_by("slug")
+    return [Share(tenant, counts[tenant.pk], kind="dead letter") for tenant in tenants]
 
 
 class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
@@ -177,8 +149,10 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         shares = _shares(dead)
         back = f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}"
         if request.method == "POST":
-            if problem := _unconfirmed(request.POST, shares):
-                messages.error(request, problem)
+            try:
+                check_confirmation(request.POST, shares)
+            except Unconfirmed as error:
+                messages.error(request, str(error))
             else:
                 for share in shares:
                     self._replay(request, share, dead, chosen={"filter": request.GET.dict()})
@@ -202,7 +176,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return (dead, False) if beyond is None else (dead.filter(id__lt=beyond), True)
 
     def _replay(
-        self, request: HttpRequest, share: "Share", dead: QuerySet[Trigger], *, chosen: Mapping[str, Any]
+        self, request: HttpRequest, share: Share, dead: QuerySet[Trigger], *, chosen: Mapping[str, Any]
     ) -> None:
         """Replay a tenant's, and say how many, and whether some cannot be."""
         try:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from jobs.actions.bulk.operations import MAX_UNFINISHED, advance, begin_operation
 from jobs.admin.job.bulk import choice as choices
 from jobs.admin.job.bulk.choice import CannotTell, chosen
+from jobs.admin.shared import shares as confirming
 from jobs.models import Change, Job, Operation
 from jobs.selection.walks import select
 from tenants.models import OperatorBounds
@@ -169,7 +170,7 @@ class TestConfirming:
     def test_above_a_thousand_the_tenant_is_typed(
         self, mine: World, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(choices, "MAX_UNTYPED", 0)
+        monkeypatch.setattr(confirming, "MAX_UNTYPED", 0)
         for slug in ("", "globex", mine.tenant.slug.upper()):
             confirm(operator, "pause", typed={f"slug_{mine.tenant.pk}": slug})
             assert not Operation.objects.exists()

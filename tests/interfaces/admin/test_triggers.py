@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from carillon.unseen import for_people
 from jobs.admin.firings import dead_letter
+from jobs.admin.shared import shares as confirming
 from jobs.admin.shared.cells import visible
 from jobs.explain import GATE_NAMES
 from jobs.models import Trigger
@@ -172,7 +173,7 @@ class TestDeadLetters:
     def test_above_some_number_the_tenant_is_typed(
         self, world: World, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letter, "MAX_UNTYPED", 0)
+        monkeypatch.setattr(confirming, "MAX_UNTYPED", 0)
         sent = {f"confirmed_{world.tenant.id}": 1}
         operator.post(f"{self.url}replay/", sent)
         assert self.states(world.dead) == ["dead"]

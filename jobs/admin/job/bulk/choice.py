@@ -12,6 +12,7 @@ from uuid import UUID
 from django.http import QueryDict
 from rest_framework.exceptions import ValidationError
 
+from jobs.admin.shared.shares import Share
 from jobs.core.errors import CarillonError
 from jobs.core.policies import Priority
 from jobs.models import Job
@@ -22,8 +23,6 @@ from tenants.models import Tenant
 
 #: Tenants that one click may touch.
 MAX_TENANTS = 10
-#: Above so many jobs, the tenant's slug is typed.
-MAX_UNTYPED = 1000
 #: Rows looked at in all, however many tenants there are.
 MAX_LOOKED_AT = walks.DRY_RUN_ROWS
 #: What of a list's address says nothing of which rows match.
@@ -59,29 +58,6 @@ class Chosen:
     def in_words(self) -> str:
         words = [f"{name} {value}" for name, value in self.wanted.items() if name != "ids"]
         return ", ".join(words) or ("the ones you ticked" if self.wanted else "all of them")
-
-
-@dataclass(frozen=True)
-class Share:
-    """The jobs of one tenant. Not ``exact``: there are more, beyond what is looked at."""
-
-    tenant: Tenant
-    matching: int
-    exact: bool
-
-    @property
-    def is_typed(self) -> bool:
-        return self.matching > MAX_UNTYPED or not self.exact
-
-    @property
-    def number(self) -> str:
-        return f"{self.matching:,}" if self.exact else f"more than {self.matching:,}"
-
-    @property
-    def in_words(self) -> str:
-        """``412 jobs of globex``."""
-        jobs = "job" if self.exact and self.matching == 1 else "jobs"
-        return f"{self.number} {jobs} of {self.tenant.slug}"
 
 
 def chosen(query: QueryDict) -> Chosen:

@@ -1,8 +1,7 @@
 """The page that asks before many jobs are touched, and begins one operation for each tenant.
 
-It shows how many jobs of which tenant match, and takes that number as what is confirmed: where more match by then, it
-asks again. Above ``MAX_UNTYPED`` jobs the tenant's slug is typed. What the operations do is on the audit trail in the
-operator's name.
+It shows how many jobs of which tenant match, and takes that number as what is confirmed (``jobs.admin.shared.shares``).
+What the operations do is on the audit trail in the operator's name.
 """
 
 from typing import Any
@@ -14,9 +13,10 @@ from django.urls import reverse
 from jobs.actions import definition
 from jobs.actions.bulk import edits
 from jobs.actions.bulk.operations import begin_operation
-from jobs.admin.job.bulk.choice import CannotTell, Chosen, Share, chosen, shares
+from jobs.admin.job.bulk.choice import CannotTell, Chosen, chosen, shares
 from jobs.admin.job.bulk.verbs import VERBS, Verb
 from jobs.admin.shared.pages import ConsolePage
+from jobs.admin.shared.shares import Share, check_confirmation
 from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.json_rules import check_text
 from jobs.core.labels import read_selector
@@ -52,7 +52,9 @@ class BulkPage(ConsolePage):
             found = shares(request.user, choice, verb=self.verb.name)
             if "preview" in request.POST:
                 return self._asked(preview=self._preview(choice, found))
-            self._check_confirmation(found)
+            if not found:
+                raise CannotTell("No job matches any more: nothing was done.")
+            check_confirmation(request.POST, found)
             how = [self._how(share) for share in found]
         except CarillonError as error:
             messages.error(request, _words(error))
@@ -92,21 +94,6 @@ class BulkPage(ConsolePage):
         query = self.request.GET.copy()
         query.pop("ids", None)
         return f"{reverse('admin:jobs_job_changelist')}?{query.urlencode()}"
-
-    def _check_confirmation(self, found: list[Share]) -> None:
-        """Raises ``CannotTell`` unless what is found was confirmed, tenant by tenant."""
-        typed = self.request.POST
-        if not found:
-            raise CannotTell("No job matches any more: nothing was done.")
-        for share in found:
-            confirmed = typed.get(f"confirmed_{share.tenant.pk}", "")
-            if not confirmed.isascii() or not confirmed.isdecimal() or int(confirmed[:18]) < share.matching:
-                raise CannotTell(
-                    f"{share.in_words} match now, more than you confirmed. "
-                    "Nothing was done: look at the numbers and confirm again."
-                )
-            if share.is_typed and typed.get(f"slug_{share.tenant.pk}", "").strip() != share.tenant.slug:
-                raise CannotTell(f"Type {share.tenant.slug} to confirm {share.in_words}. Nothing was done.")
 
     def _how(self, share: Share) -> dict[str, Any]:
         """What else the operation is told. Raises ``InvalidInput``."""

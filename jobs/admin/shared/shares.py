@@ -1,0 +1,57 @@
+"""How many of each tenant one click touches: the number that is shown, and is taken as what was confirmed.
+
+Where more match by the time of the click, nothing is done. Above ``MAX_UNTYPED``, and where nobody could count to the
+end, the tenant's slug is typed. ``admin/shares.html`` draws them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from jobs.core.errors import CarillonError
+from tenants.models import Tenant
+
+#: Above so many of a tenant its slug is typed.
+MAX_UNTYPED = 1_000
+
+
+class Unconfirmed(CarillonError):
+    """What is there now is not what was confirmed. Nothing was done."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of one tenant is meant. Not ``exact``: there are more than were looked at. ``kind``: the word for one."""
+
+    tenant: Tenant
+    matching: int
+    exact: bool = True
+    kind: str = "job"
+
+    @property
+    def is_typed(self) -> bool:
+        return self.matching > MAX_UNTYPED or not self.exact
+
+    @property
+    def number(self) -> str:
+        return f"{self.matching:,}" if self.exact else f"more than {self.matching:,}"
+
+    @property
+    def in_words(self) -> str:
+        """``412 jobs of globex``."""
+        kind = self.kind if self.exact and self.matching == 1 else f"{self.kind}s"
+        return f"{self.number} {kind} of {self.tenant.slug}"
+
+
+def check_confirmation(typed: QueryDict, shares: Sequence[Share]) -> None:
+    """Raises ``Unconfirmed`` unless what is found now was confirmed, tenant by tenant."""
+    for share in shares:
+        confirmed = typed.get(f"confirmed_{share.tenant.pk}", "")
+        if not confirmed.isascii() or not confirmed.isdecimal() or int(confirmed[:18]) < share.matching:
+            raise Unconfirmed(
+                f"{share.in_words} match now, more than you confirmed. "
+                "Nothing was done: look at the numbers and confirm again."
+            )
+        if share.is_typed and typed.get(f"slug_{share.tenant.pk}", "").strip() != share.tenant.slug:
+            raise Unconfirmed(f"Type {share.tenant.slug} to confirm {share.in_words}. Nothing was done.")
