@@ -12,11 +12,14 @@ from django.db import IntegrityError, transaction
 
 from tenants.models import OperatorIdentity
 
+#: OpenID Connect's own bound.
+MAX_SUBJECT = 255
+
 
 def operator_of(*, issuer: str, claims: dict[str, Any]) -> User | None:
     """The operator whom ``claims`` of a verified token mean, linked by now; None: nobody who may sign in."""
     subject = str(claims.get("sub", ""))
-    if not subject or "\0" in subject:
+    if not 1 <= len(subject) <= MAX_SUBJECT or "\0" in subject:
         return None
     rows = OperatorIdentity.objects.filter(issuer=issuer, subject=subject).select_related("operator")
     known = rows.first()

@@ -30,7 +30,7 @@ from scheduler_project.environment import Oidc
 from scheduler_project.signin.gate import PASSED
 from scheduler_project.signin.held import let_go
 from scheduler_project.web.logins import note_stranger
-from tenants.identities import operator_of
+from tenants.identities import MAX_SUBJECT, operator_of
 
 log = get_logger()
 BY = "single sign-on"
@@ -89,11 +89,12 @@ def sign_in_oidc_back(request: HttpRequest) -> HttpResponse:
     with acting_as(Actor(ActorKind.OPERATOR, BY)):
         operator = operator_of(issuer=oidc.issuer, claims=claims)
     if operator is None:
-        note_stranger(request, by=BY, subject=str(claims.get("sub", ""))[:255])
+        subject = str(claims.get("sub", "")).replace("\0", "")[:MAX_SUBJECT]
+        note_stranger(request, by=BY, subject=subject)
         return _refused(
             request,
             "No operator of this console is linked to you.",
-            f"Ask an access administrator, who links an operator to the subject {str(claims.get('sub', ''))[:255]}.",
+            f"Ask an access administrator, who links an operator to the subject {subject}.",
             status=403,
         )
     then = request.session.pop(THEN, "") or reverse("admin:index")

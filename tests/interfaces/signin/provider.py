@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -15,7 +16,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-CLIENT_ID, CLIENT_SECRET = "carillon", "a secret of the provider and us"
+CLIENT_ID, CLIENT_SECRET = "carillon", "a-secret-of-the-provider-and-us"
+
+
+@cache
+def _key() -> RSAKey:
+    return RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
 
 
 class Provider(ThreadingHTTPServer):
@@ -26,13 +32,15 @@ class Provider(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.issuer = f"http://127.0.0.1:{self.server_port}"
-        self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
+        self.key = _key()
         self.signs_with, self.header = self.key, {"alg": "RS256", "kid": "one"}
         self.person: dict[str, Any] = {"sub": "subject-1"}
         self.bent: dict[str, Any] = {}
         self.calls_itself = self.issuer
         self.codes: dict[str, dict[str, str]] = {}
         self.is_away = False
+        #: How it wants to be told the client's secret.
+        self.ways = ["client_secret_basic"]
 
     def token(self, asked: dict[str, str]) -> dict[str, Any]:
         now = int(time.time())
@@ -60,6 +68,7 @@ class Handler(BaseHTTPRequestHandler):
                     "authorization_endpoint": f"{issuer}/authorize",
                     "token_endpoint": f"{issuer}/token",
                     "jwks_uri": f"{issuer}/keys",
+                    "token_endpoint_auth_methods_supported": self.server.ways,
                     "id_token_signing_alg_values_supported": ["RS256", "HS256", "none"],
                 }
             )
@@ -79,12 +88,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         sent = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         asked = self.server.codes.pop(sent["code"][0], None)
-        ours = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+        basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+        if self.server.ways == ["client_secret_basic"]:
+            is_ours = self.headers["Authorization"] == f"Basic {basic}"
+        else:
+            is_ours = (sent["client_id"], sent["client_secret"]) == ([CLIENT_ID], [CLIENT_SECRET])
         digest = hashlib.sha256(sent["code_verifier"][0].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if (
             asked is None
-            or self.headers["Authorization"] != f"Basic {ours}"
+            or not is_ours
             or asked["code_challenge"] != challenge
             or asked["redirect_uri"] != sent["redirect_uri"][0]
         ):

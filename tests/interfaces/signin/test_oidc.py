@@ -130,6 +130,10 @@ class TestSigningIn:
         go(client)
         assert is_in(client)
 
+    def test_tells_the_secret_as_the_provider_wants_it(self, idp: Provider, linked: User) -> None:
+        idp.ways = ["client_secret_post"]
+        assert go(browser()).status_code == 302
+
     def test_holds_operators_to_their_rights(self, idp: Provider, linked: User) -> None:
         User.objects.filter(pk=linked.pk).update(is_superuser=False)
         client = browser()
@@ -151,6 +155,14 @@ class TestWhoIsNotLinked:
             "subject": [None, "subject-1"],
         }
         assert told("sign_in_failed") == [("(nobody)", "not signed in", tried)]
+
+    @pytest.mark.parametrize("subject", ["x" * 256, "a\0b"])
+    def test_is_refused_with_a_subject_that_cannot_be_kept(
+        self, idp: Provider, ops: User, subject: str
+    ) -> None:
+        idp.person = {"sub": subject, "email": "ops@example.org", "email_verified": True}
+        assert go(browser()).status_code == 403
+        assert not OperatorIdentity.objects.exists()
 
     def test_is_linked_by_a_verified_address_that_one_operator_has(self, idp: Provider, ops: User) -> None:
         idp.person |= {"email": "Ops@example.org", "email_verified": True}
