@@ -163,7 +163,7 @@ class TestTheSentence:
 
 
 class TestAWorker:
-    def test_that_is_told_so_takes_nothing_more_and_stops(
+    def test_that_is_told_so_takes_nothing_more_takes_work_again_and_stops(
         self, stage: Stage, crew: Crew, watcher: Watcher
     ) -> None:
         [(name,)] = stage.query("SELECT name FROM jobs_worker")
@@ -174,11 +174,13 @@ class TestAWorker:
             what="it says that it is quiet",
         )
         watcher.waits_for("^Not well: no worker serves noop", within=TOLD_WITHIN_SECONDS)
+        watcher.tells("resume", name)
+        watcher.waits_for("^(?!Not well).*Over since .*no worker serves noop", within=OVER_WITHIN_SECONDS)
         watcher.tells("stop", name)
         wait_until(lambda: crew.ended() == ["worker1"], 60, what="it has ended")
         kinds = stage.query(
             "SELECT object_id, actor, changes FROM jobs_change WHERE object_id LIKE 'worker%' ORDER BY id"
         )
         assert [(of, who, list(changes)) for of, who, changes in kinds] == [
-            (f"worker {name}", "watcher", ["queues"]), (f"worker {name}", "watcher", ["process"])
+            (f"worker {name}", "watcher", told) for told in (["queues"], ["queues"], ["process"])
         ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Worker processes told what to do, by Celery's remote control: take nothing more, or stop.
+"""Worker processes told what to do, by Celery's remote control: take nothing more, take work again, or stop.
 
-Both are on the audit trail, under the installation, with who asked for it. A pull worker is its tenant's process, and
+All are on the audit trail, under the installation, with who asked for it. A pull worker is its tenant's process, and
 cannot be told anything here.
 """
 
@@ -25,8 +25,8 @@ PATIENCE_SECONDS = 2.0
 def quiet_worker(*, name: str) -> list[str]:
     """The worker takes no more messages from any queue; what it has goes on. Returns the queues that it took from.
 
-    It stays, and takes work again when it is restarted. May be repeated. Raises ``NotFound``, ``Conflict``,
-    ``Unavailable``.
+    It stays, and takes work again when it is told so or restarted. May be repeated. Raises ``NotFound``,
+    ``Conflict``, ``Unavailable``.
     """
     _find(name)
     queues = _queues_of(name)
@@ -35,7 +35,27 @@ def quiet_worker(*, name: str) -> list[str]:
     )
     for queue in queues:
         _ask(partial(tell, queue))
-    _note(name, {"queues": [queues, []]})
+    if queues:
+        _note(name, {"queues": [queues, []]})
+    return queues
+
+
+def resume_worker(*, name: str) -> list[str]:
+    """The worker takes again from the queues that it took from when it was told to take nothing more. Returns these.
+
+    The trail knows which. Raises ``NotFound``, ``Conflict`` where it does not, ``Unavailable``.
+    """
+    _find(name)
+    present = _queues_of(name)
+    queues = [queue for queue in _before_quiet(name) if queue not in present]
+    if not queues:
+        raise Conflict(
+            "It takes from its queues already, or was not told to stop that: a restart lets it take all."
+        )
+    tell = partial(current_app.control.add_consumer, destination=[name], reply=True, timeout=PATIENCE_SECONDS)
+    for queue in queues:
+        _ask(partial(tell, queue))
+    _note(name, {"queues": [present, sorted({*present, *queues})]})
     return queues
 
 
@@ -71,6 +91,14 @@ def _queues_of(name: str) -> list[str]:
     return sorted(queue["name"] for queue in answer[name])
 
 
+def _before_quiet(name: str) -> list[str]:
+    """What the worker took from before it was told to take nothing more, if that was the last it was told of queues."""
+    told = Change.objects.filter(object_id=_object_id(name), object_id__gt="", name=f"worker {name}")
+    last = told.filter(changes__has_key="queues").order_by("-xid", "-id").first()
+    before, after = (last.changes["queues"] or ([], [])) if last else ([], [])
+    return [] if after else list(before)
+
+
 def _ask(question: Callable[[], T]) -> T:
     try:
         return question()
@@ -78,11 +106,15 @@ def _ask(question: Callable[[], T]) -> T:
         raise Unavailable("The broker does not answer, so no worker can be told anything.") from error
 
 
+def _object_id(name: str) -> str:
+    return f"worker {name}"[:64]
+
+
 def _note(name: str, changes: dict[str, Any]) -> None:
     trail.note(
         tenant_id=None,
         kind=Change.Kind.INSTALLATION,
-        object_id=f"worker {name}"[:64],
+        object_id=_object_id(name),
         name=f"worker {name}",
         action=Change.Action.UPDATED,
         changes=changes,

@@ -1,6 +1,6 @@
 """Workers and queues: who takes work, how busy they are, and what waits for them.
 
-A worker can be told to take nothing more, or to stop, after a page that asks: both are actions of
+A worker can be told to take nothing more, to take work again, or to stop, after a page that asks: all are actions of
 ``jobs.actions.processes``. Job types are paused on their own pages.
 """
 
@@ -35,9 +35,15 @@ VERBS: dict[str, tuple[str, str, str, Callable[..., object]]] = {
     "quiet": (
         "Take nothing more",
         "It takes no more messages from any of its queues; what it has at hand goes on. It stays quiet until it is "
-        "restarted.",
+        "told to take work again, or restarted.",
         "Worker {name} takes nothing more.",
         actions.quiet_worker,
+    ),
+    "resume": (
+        "Take work again",
+        "It takes again from the queues that it took from before it was quiet.",
+        "Worker {name} takes work again.",
+        actions.resume_worker,
     ),
     "stop": (
         "Stop the worker",

@@ -8,6 +8,7 @@ from django.test import Client
 from django.urls import reverse
 from kombu.exceptions import OperationalError
 
+from jobs.explain.wellbeing import wellbeing
 from jobs.models import Change
 from jobs.store.insight import workers
 from tests import factories
@@ -23,16 +24,20 @@ class Heard:
 
     def __init__(self) -> None:
         self.answers, self.told = True, []
+        self.queues = ["jobs.noop", "jobs.message"]
 
     def inspect(self, *, destination: list[str], timeout: float) -> "Heard":
         self.asked = destination
         return self
 
     def active_queues(self) -> dict[str, Any] | None:
-        return {self.asked[0]: [{"name": "jobs.noop"}, {"name": "jobs.message"}]} if self.answers else None
+        return {self.asked[0]: [{"name": name} for name in self.queues]} if self.answers else None
 
     def cancel_consumer(self, queue: str, *, destination: list[str], reply: bool, timeout: float) -> None:
         self.told.append(("cancel_consumer", queue, *destination))
+
+    def add_consumer(self, queue: str, *, destination: list[str], reply: bool, timeout: float) -> None:
+        self.told.append(("add_consumer", queue, *destination))
 
     def shutdown(self, *, destination: list[str]) -> None:
         self.told.append(("shutdown", *destination))
@@ -86,7 +91,7 @@ class TestThePage:
     def test_offers_nothing_to_who_may_only_look(self, world: World, worker: str) -> None:
         viewer = signed_in("view_queue")
         assert "Quiet…" not in viewer.get(reverse("workers")).content.decode()
-        for verb in ("quiet", "stop"):
+        for verb in ("quiet", "resume", "stop"):
             assert viewer.get(url(verb)).status_code == viewer.post(url(verb)).status_code == 403
 
     @pytest.mark.parametrize("page", ["workers", "worker_figures"])
@@ -113,6 +118,23 @@ class TestAWorker:
         [change] = Change.objects.filter(object_id=f"worker {NAME}")
         assert (change.kind, change.actor, change.tenant_id) == ("installation", "root", None)
         assert change.changes == {"queues": [["jobs.message", "jobs.noop"], []]}
+
+    def test_takes_work_again_from_the_queues_that_it_took_from(
+        self, world: World, worker: str, operator: Client, heard: Heard
+    ) -> None:
+        assert "takes from its queues already" in said(operator.post(url("resume")))
+        operator.post(url("quiet"))
+        heard.queues = []
+        operator.post(url("quiet"))  # again, and nothing is forgotten by it
+        workers.announce(name=NAME, queues=[], concurrency=4, process="7-a")
+        wellbeing.forget()
+        assert "Resume…" in operator.get(reverse("workers")).content.decode()
+        heard.told = []
+        assert said(operator.post(url("resume"))) == f"Worker {NAME} takes work again."
+        assert heard.told == [("add_consumer", f"jobs.{name}", NAME) for name in ("message", "noop")]
+        last = Change.objects.filter(object_id=f"worker {NAME}").latest("id")
+        assert last.changes == {"queues": [[], ["jobs.message", "jobs.noop"]]}
+        assert "takes from its queues already" in said(operator.post(url("resume")))
 
     def test_stops(self, world: World, worker: str, operator: Client, heard: Heard) -> None:
         assert said(operator.post(url("stop"))) == f"Worker {NAME} was told to stop."
