@@ -273,6 +273,11 @@ class TestLists:
             ("/triggers?scheduled_for_after=yesterday", "scheduled_for_after"),
             ("/triggers?scheduled_for_before=9999-12-31T23:59:59-12:00", "scheduled_for_before"),
             ("/dead-letters?reason=%00", "reason"),
+            ("/dead-letters?error_code=" + "x" * 65, "error_code"),
+            ("/dead-letters?http_status=99", "http_status"),
+            ("/dead-letters?target=%00", "target"),
+            ("/dead-letters?finished_after=yesterday", "finished_after"),
+            ("/dead-letters?finished_before=", "finished_before"),
         ],
     )
     def test_refuse(self, owner: Caller, query: str, field: str) -> None:

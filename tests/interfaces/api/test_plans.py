@@ -35,6 +35,11 @@ PAGES: dict[str, str] = {
     "/attempts?job={job}": "jobs_attempt_job",
     "/attempts?job={job}&state=failed": "jobs_attempt_job",
     "/dead-letters": "trigger_dead",
+    "/dead-letters?error_code=timeout": "trigger_dead",
+    "/dead-letters?http_status=503": "trigger_dead",
+    "/dead-letters?target=api.example": "trigger_dead",
+    "/dead-letters?finished_after=2020-01-01T00:00:00Z": "trigger_dead",
+    "/dead-letters?finished_before=2090-01-01T00:00:00Z&http_status=503&target=api.example": "trigger_dead",
 }
 
 

@@ -117,6 +117,36 @@ class TestDeadLetters:
         make_trigger(make_job(outsider.tenant), "dead")
         assert ids_of(owner.get("/dead-letters")) == [str(trigger.id) for trigger in reversed(dead)]
 
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("error_code=http_503", "refused"),
+            ("error_code=timeout", "slow"),
+            ("http_status=503", "refused"),
+            ("http_status=504", None),
+            ("target=a.example", "refused"),
+            ("target=example", None),
+            ("finished_before={moment}", "refused"),
+            ("finished_after={moment}", "slow"),
+            ("error_code=http_503&finished_after={moment}", None),
+        ],
+    )
+    def test_are_found_by_what_killed_them_whom_they_called_and_when_they_died(
+        self, owner: Caller, query: str, found: str | None
+    ) -> None:
+        """By the last attempt alone: both began with one that timed out."""
+        moment, dead = now() - HOUR, {}
+        for name, target, died, last in (
+            ("refused", "a.example", moment - MINUTE, {"error_code": "http_503", "http_status": 503}),
+            ("slow", "b.example", moment, {"error_code": "timeout"}),
+        ):
+            job = make_job(owner.tenant, job_type="webhook", target=target)
+            dead[name] = make_trigger(job, "dead", finished_at=died, attempt_count=2)
+            make_attempt(dead[name], "timed_out", number=1, error_code="timeout", http_status=504)
+            make_attempt(dead[name], "failed", number=2, **last)
+        wanted = query.format(moment=moment.isoformat().replace("+00:00", "Z"))
+        assert ids_of(owner.get(f"/dead-letters?{wanted}")) == ([str(dead[found].id)] if found else [])
+
     def test_are_replayed_by_id(self, owner: Caller, outsider: Caller) -> None:
         dead = make_triggers(make_job(owner.tenant), 2, "dead")
         foreign = make_trigger(make_job(outsider.tenant), "dead")
