@@ -1,6 +1,6 @@
 """Takes the pictures in ``docs/images`` from a running demo::
 
-    make demo                      # prints the address and the password
+    CARILLON_SECOND_FACTOR=optional make demo    # prints the address and the password
     python -m tests.browser.screenshots http://127.0.0.1:8000 PASSWORD
 
 Looks for a trigger of a flaky job that needed more than one attempt, so let the demo run for a minute first.
@@ -30,6 +30,7 @@ PAGES = {
     "next-24-hours": "upcoming/",
     "workers": "workers/",
     "installation": "installation/",
+    "second-factor": "second-factor/",
 }
 
 

@@ -69,4 +69,7 @@ class TestASecondFactor:
         walk.type("#id_code", second_factor.code_at(secret, 63_000_001))
         walk.click("Go on", within="#code-form")
         walk.shown("#nav-sidebar")
+        browser.get(f"{live_server.url}/admin/second-factor/")
+        walk.reads("10 recovery codes left")
+        is_fit(browser)
         assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
