@@ -4,6 +4,7 @@ Each kind is a column of ``jobs_activityminute``, ``…hour`` and ``…total``. 
 of the engine depends on them.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
@@ -66,6 +67,38 @@ SECONDS_BUCKETS = tuple(f"le_{nth}" for nth in range(len(BOUNDS) + 1))
 #: All types that tenants declare share this one in ``/metrics``, so that no tenant can invent labels.
 DECLARED_TYPES = "declared@tenants"
 
+#: What an attempt fails of by Carillon's own codes. Handlers and pull workers name others, as many as they like: these
+#: share OTHER_ERRORS in ``/metrics``.
+ERROR_CODES = frozenset(
+    {
+        *(
+            "address_refused",
+            "asked_to_fail",
+            "bad_response",
+            "bad_result",
+            "bad_url",
+            "broker",
+            "cancelled",
+            "connect",
+        ),
+        *(
+            "disconnected",
+            "dns",
+            "dns_timeout",
+            "exception",
+            "failed",
+            "handler_error",
+            "invalid",
+            "invalid_payload",
+        ),
+        *("lease_lost", "open_transaction", "permanent", "port_refused", "queue_full", "queue_missing"),
+        *("queue_refused", "redirect", "retry_after", "secret_host", "secret_missing", "secret_unfit"),
+        *("secret_unreadable", "system_exit", "timeout", "tls", "type_switched_off", "unwritable_outcome"),
+    }
+)
+OTHER_ERRORS = "other"
+_HTTP = re.compile(r"http_([1-9])\d\d")
+
 #: The tenant under whose id all tenants together are counted.
 ALL_TENANTS = -1
 
@@ -99,6 +132,13 @@ def time_within(counts: Mapping[str, int], buckets: tuple[str, ...], share: floa
 def label_of(job_type: str) -> str:
     """The job type as metrics name it."""
     return DECLARED_TYPES if is_pull(job_type) else job_type
+
+
+def label_of_error(code: str) -> str:
+    """The error code as metrics name it; those of a target's answers by their class, such as ``http_5xx``."""
+    if answered := _HTTP.fullmatch(code):
+        return f"http_{answered[1]}xx"
+    return code if code in ERROR_CODES else OTHER_ERRORS
 
 
 def tenants_to_name(named: Mapping[int, int], candidates: Mapping[int, int], *, places: int) -> set[int]:

@@ -23,6 +23,7 @@ from jobs.core.activity import (
     TIMES,
 )
 from jobs.core.states import DEAD_REASONS, AttemptState
+from jobs.store.insight.activity import ERRORS
 
 _WHOSE = ("job_type", "tenant")
 _LES = (*map(floatToGoString, BOUNDS), "+Inf")
@@ -164,6 +165,11 @@ def _histogram_of(
 
 #: What processes tell of themselves (``jobs.activity``): by its name there, labels and help.
 _OWN_COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
+    ERRORS: (
+        ("job_type", "error_code"),
+        "Attempts that failed or timed out, by error code; codes that handlers make up are other. A code that is new "
+        "or rises names the cause: connect and timeout are the target's or the way to it, http_5xx is its own.",
+    ),
     "step_failures": (
         ("step",),
         "Runs of a leader's step that failed. The beat's log says why at 'step failed'; the other steps go on.",

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import orjson
 
-from jobs.activity import Key, OwnRows, Rows, activity
+from jobs.activity import Key, OwnRows, Rows, activity, own
 from jobs.core.activity import (
     DECLARED_TYPES,
     DURATION_BUCKETS,
@@ -20,14 +20,19 @@ from jobs.core.activity import (
     LAG_BUCKETS,
     LAG_SUM,
     SKIPS,
+    TIMES,
+    label_of,
+    label_of_error,
     timed,
 )
-from jobs.core.states import TriggerState
+from jobs.core.states import AttemptState, TriggerState
 from jobs.store import db
 
 _SQL = db.queries("activity")
 #: Rows a statement writes at most: so many, and it is over in some milliseconds.
 BATCH = 500
+#: What processes tell of attempts that failed, by job type and error code.
+ERRORS = "attempt_errors"
 
 
 def count(rows: Iterable[Any], kind: str) -> None:
@@ -75,16 +80,21 @@ def count_finished(
 
     ``finishes``: of ``execution.Finish``.
     """
-    counted = []
+    counted, errors = [], Counter[tuple[str, str]]()
     for finish in finishes:
         state = states.get(finish.token.id)
         if state is None:
             counts: list[tuple[str, int]] = [("ended_stale", 1)]
         else:
+            if finish.attempt_state in (AttemptState.FAILED, AttemptState.TIMED_OUT):
+                errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
             duration = timed(seconds[finish.token.id], DURATION_SUM, DURATION_BUCKETS)
             counts = [(f"ended_{finish.attempt_state}", 1), *duration, *_fate(state, finish.reason)]
         counted.append(((finish.tenant_id, finish.job_type), counts))
     _keep(counted)
+    if errors:
+        told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
+        db.on_commit(partial(own.add_all, told))
 
 
 def count_released(rows: Iterable[Any]) -> None:
