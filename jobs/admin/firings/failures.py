@@ -18,8 +18,10 @@ from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.triggers import replay_trigger
 from jobs.admin.shared.cells import instant_text, moment_cell, trigger_link, visible
 from jobs.admin.shared.pages import ConsolePage
+from jobs.admin.shared.shares import MAX_UNTYPED
 from jobs.admin.shared.veil import may_see_payloads
-from jobs.core.errors import CarillonError
+from jobs.admin.shared.writes import read_reason
+from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.states import JobStatus
 from jobs.models import Attempt, Job
 from jobs.store.console.lists import MAX_DEAD, Fingerprint, failures
@@ -31,8 +33,6 @@ SPANS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(d
 DEFAULT = "24h"
 #: Of an answer so much is shown beside its group.
 MAX_ANSWER = 300
-#: Above so many the tenant's name is typed to confirm.
-MAX_UNTYPED = 1_000
 #: Jobs that are counted before they are paused.
 MAX_JOBS = 10_000
 
@@ -83,7 +83,11 @@ class FailureAct(ConsolePage):
                 replay_trigger(tenant=tenant, trigger_id=act["sample_id"])
                 messages.success(request, "Replayed one. Wait for its end before you replay the rest.")
                 return HttpResponseRedirect(reverse("admin:jobs_trigger_change", args=[act["sample_id"]]))
-            begun = begin_operation(tenant=tenant, verb=act["operation"], wanted=act["wanted"])
+            reason = read_reason(request.POST) if act["verb"] == "pause" else ""
+            begun = begin_operation(tenant=tenant, verb=act["operation"], wanted=act["wanted"], reason=reason)
+        except InvalidInput as error:
+            messages.error(request, str(error))
+            return HttpResponseRedirect(request.get_full_path())
         except CarillonError as error:
             messages.error(request, str(error))
             return back

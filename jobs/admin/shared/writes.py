@@ -9,13 +9,15 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Model
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase, QueryDict
 from unfold.dataclasses import ActionDialog
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from jobs.core.errors import CarillonError
+from jobs.core.json_rules import check_text
+from jobs.shapes.job import MAX_REASON
 from tenants.console import ConsoleAdmin, back_to
 
 
@@ -46,6 +48,13 @@ def button(
         title=f"{confirm}?", description=asks, form_class=form, form_submit_text=confirm, dismiss=dismiss
     )
     return action(description=title, permissions=[permission], icon=icon, variant=variant, dialog=dialog)
+
+
+def read_reason(typed: QueryDict) -> str:
+    """Why jobs are paused, as a page that asks for it was sent it. Raises ``InvalidInput``."""
+    reason = typed.get("reason", "").strip()
+    check_text(reason, field="reason", max_length=MAX_REASON)
+    return reason
 
 
 class OperableAdmin(ConsoleAdmin):

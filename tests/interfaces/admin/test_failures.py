@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.actions.bulk.operations import advance
 from jobs.admin.firings import failures
-from jobs.models import Operation, Trigger
+from jobs.models import Job, Operation, Trigger
 from jobs.selection.walks import select
 from tests import factories
 from tests.factories import HOUR
@@ -107,11 +107,14 @@ class TestActs:
         bystander = factories.make_job(failing[0].tenant, job_type="webhook", target="other.example")
         url = act_url(operator, "Pause their jobs")
         assert "2 active jobs of tenant" in operator.get(url).content.decode()
-        operator.post(url)
+        for refused in ("x" * 501, "\N{RIGHT-TO-LEFT OVERRIDE}"):
+            assert "reason: " in said(operator.post(url, {"reason": refused}))
+        assert not Operation.objects.exists()
+        operator.post(url, {"reason": " Incident 42. "})
         assert advance(select)
         bystander.refresh_from_db()
-        states = {trigger.job_id: Trigger.objects.get(id=trigger.id).job.status for trigger in failing}
-        assert set(states.values()) == {"paused"}
+        jobs = Job.objects.filter(id__in={trigger.job_id for trigger in failing})
+        assert set(jobs.values_list("status", "status_reason")) == {("paused", "Incident 42.")}
         assert bystander.status == "active"
 
     def test_want_the_tenant_typed_where_they_touch_many(

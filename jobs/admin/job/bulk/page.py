@@ -17,15 +17,13 @@ from jobs.admin.job.bulk.choice import CannotTell, Chosen, chosen, shares
 from jobs.admin.job.bulk.verbs import VERBS, Verb
 from jobs.admin.shared.pages import ConsolePage
 from jobs.admin.shared.shares import Share, check_confirmation
+from jobs.admin.shared.writes import read_reason
 from jobs.core.errors import CarillonError, InvalidInput
-from jobs.core.json_rules import check_text
 from jobs.core.labels import read_selector
 from jobs.core.policies import Priority
 from jobs.models import Operation
 from jobs.selection import walks
 from tenants.models import Tenant
-
-MAX_REASON = 500
 
 
 class BulkPage(ConsolePage):
@@ -100,9 +98,7 @@ class BulkPage(ConsolePage):
         if self.verb.name == "edit":
             return {"changes": self._changes(share.tenant)}
         if self.verb.name == "pause":
-            reason = self.request.POST.get("reason", "").strip()
-            check_text(reason, field="reason", max_length=MAX_REASON)
-            return {"reason": reason}
+            return {"reason": read_reason(self.request.POST)}
         return {}
 
     def _changes(self, tenant: Tenant) -> dict[str, Any]:
