@@ -21,6 +21,7 @@ from jobs.core.schedule import ScheduleType
 from jobs.core.states import PHASES, UNFINISHED, AttemptState, JobStatus, TriggerState
 from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
 from jobs.models.fields import first_id_since
+from jobs.selection.columns import called_host, of_last_attempt
 from jobs.shapes.job import MAX_NAME
 from jobs.shapes.operations import EVERY_REASON, IDS
 
@@ -359,20 +360,13 @@ class DeadLetterFilter(FiringFilter):
         return {name: value for name, value in self.given().items() if name == "job"}
 
     def by_error(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
-        return queryset.alias(last_error=_of_last_attempt("error_code")).filter(last_error=value)
+        return queryset.alias(last_error=of_last_attempt("error_code")).filter(last_error=value)
 
     def by_http_status(self, queryset: QuerySet[Trigger], name: str, value: int) -> QuerySet[Trigger]:
-        return queryset.alias(last_status=_of_last_attempt("http_status")).filter(last_status=value)
+        return queryset.alias(last_status=of_last_attempt("http_status")).filter(last_status=value)
 
     def by_target(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
-        """Asked of each row's job: a join might begin with all jobs that call it."""
-        target = Job.objects.filter(id=OuterRef("job_id")).values("target")[:1]
-        return queryset.alias(called=Subquery(target)).filter(called=value)
-
-
-def _of_last_attempt(column: str) -> Subquery:
-    last = Attempt.objects.filter(trigger_id=OuterRef("id")).order_by("-number", "-started_at")
-    return Subquery(last.values(column)[:1])
+        return queryset.alias(called=called_host()).filter(called=value)
 
 
 class TriggerFilter(DeadLetterFilter):

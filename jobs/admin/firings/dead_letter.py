@@ -20,13 +20,15 @@ from unfold.enums import ActionVariant
 from jobs.actions.triggers import MAX_NAMED, replay_dead_letters
 from jobs.admin.shared.cells import coloured_label, instant_cell, job_link, moment_cell
 from jobs.admin.shared.filters import (
+    CalledHostFilter,
     DeadReasonFilter,
     DiedSince,
     DiedUntil,
     DiedWithin,
-    ErrorCodeFilter,
     JobTypeFilter,
     LabelFilter,
+    LastErrorFilter,
+    LastHttpStatusFilter,
     TenantFilter,
 )
 from jobs.admin.shared.lists import ReadOnlyAdmin
@@ -78,7 +80,9 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         JobTypeFilter,
         LabelFilter,
         DeadReasonFilter,
-        ErrorCodeFilter,
+        LastErrorFilter,
+        LastHttpStatusFilter,
+        CalledHostFilter,
         DiedWithin,
         DiedSince,
         DiedUntil,

@@ -232,11 +232,6 @@ def _answers(request: HttpRequest, sample_ids: list[Any]) -> dict[Any, str]:
 
 
 def _list_url(group: Any, since: datetime) -> str:
-    query = {
-        "tenant__id__exact": group.tenant_id,
-        "job_type": group.job_type,
-        "since": instant_text(since)[:16],
-    }
-    if group.error_code:
-        query["error_code"] = group.error_code
+    alike = Fingerprint(*(getattr(group, field) for field in Fingerprint._fields))
+    query = {"tenant__id__exact": group.tenant_id, "since": instant_text(since)[:16]} | _alike(alike)
     return f"{reverse('admin:jobs_deadletter_changelist')}?{urlencode(query)}"

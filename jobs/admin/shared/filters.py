@@ -19,6 +19,7 @@ from jobs.core.states import DEAD_REASONS, REASONS
 from jobs.handlers import registry
 from jobs.models import Attempt, JobLabel, Trigger
 from jobs.models.fields import first_id_since
+from jobs.selection.columns import called_host, of_last_attempt
 from tenants.clock import database_now
 from tenants.models import Tenant
 
@@ -121,6 +122,31 @@ class AttemptErrorFilter(ErrorCodeFilter):
         return queryset.filter(error_code=code) if code else queryset
 
 
+class LastErrorFilter(ErrorCodeFilter):
+    """Of triggers, by the error code of their last attempt, as failures are grouped."""
+
+    title = "last error code"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        code = (self.value() or "").strip()[:64]
+        return (
+            queryset.alias(last_error=of_last_attempt("error_code")).filter(last_error=code)
+            if code
+            else queryset
+        )
+
+
+class CalledHostFilter(TextFilter):
+    """Of triggers, by the host that their jobs call."""
+
+    title = "target (a host)"
+    parameter_name = "target"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        host = (self.value() or "").strip()[:255]
+        return queryset.alias(called=called_host()).filter(called=host) if host else queryset
+
+
 class HttpStatusFilter(TextFilter):
     title = "HTTP status"
     parameter_name = "http_status"
@@ -131,7 +157,17 @@ class HttpStatusFilter(TextFilter):
             return queryset
         if not re.fullmatch("[1-5][0-9][0-9]", given, re.ASCII):
             return refuse_filter(request, queryset, "An HTTP status is a number from 100 to 599.")
-        return queryset.filter(http_status=int(given))
+        return self.having(queryset, int(given))
+
+    def having(self, rows: QuerySet[Any], status: int) -> QuerySet[Any]:
+        return rows.filter(http_status=status)
+
+
+class LastHttpStatusFilter(HttpStatusFilter):
+    """Of triggers, by what their last attempt was answered."""
+
+    def having(self, rows: QuerySet[Any], status: int) -> QuerySet[Any]:
+        return rows.alias(last_status=of_last_attempt("http_status")).filter(last_status=status)
 
 
 class TenantOfAttempts(TextFilter):

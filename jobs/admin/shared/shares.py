@@ -1,7 +1,7 @@
 """How many of each tenant one click touches: the number that is shown, and is taken as what was confirmed.
 
 Where more match by the time of the click, nothing is done. Above ``MAX_UNTYPED``, and where nobody could count to the
-end, the tenant's slug is typed. ``admin/shares.html`` draws them.
+end, the tenant's slug is typed. ``templates/admin/shares.html`` draws them.
 """
 
 from collections.abc import Sequence

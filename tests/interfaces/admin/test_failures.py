@@ -69,6 +69,23 @@ class TestGroups:
         assert operator.get(f"{PAGE}?span=7d").context["groups"][0]["group"].count == 3
         assert operator.get(f"{PAGE}?span=x").context["span"] == "24h"
 
+    def test_show_their_dead_letters_and_no_others(
+        self, world: World, failing: list[Trigger], operator: Client
+    ) -> None:
+        job = failing[0].job
+        for columns in (
+            {"error_code": "http_503", "http_status": 502},
+            {"error_code": "timeout", "http_status": 503},
+        ):
+            other = factories.make_trigger(job, "dead")
+            factories.make_attempt(other, "failed", number=1, error_code="http_503", http_status=503)
+            factories.make_attempt(other, "failed", number=2, **columns)
+        elsewhere = factories.make_trigger(factories.make_job(job.tenant, job_type="webhook"), "dead")
+        factories.make_attempt(elsewhere, "failed", error_code="http_503", http_status=503)
+        row = operator.get(PAGE).context["groups"][0]
+        shown = operator.get(row["list_url"]).context["cl"].result_list
+        assert {trigger.id for trigger in shown} == {trigger.id for trigger in failing}
+
     def test_cost_a_page_as_much_as_one_group(self, failing: list[Trigger], operator: Client) -> None:
         with CaptureQueriesContext(connection) as queries:
             operator.get(PAGE)

@@ -53,6 +53,7 @@ FILTERS = (
             "job_type=webhook",
             "label=env%3Dprod",
             "error_code=timeout",
+            "error_code=timeout&http_status=503&target=api.example",
             "died=1h",
             "since=2020-01-01&reason=poison",
         )
