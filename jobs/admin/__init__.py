@@ -5,13 +5,14 @@ Importing this package registers each page. Lists over large tables never count,
 
 from jobs.admin import trail
 from jobs.admin.firings import attempt, dead_letter, result, trigger
-from jobs.admin.installation import lease, levers, targets
+from jobs.admin.installation import breakers, lease, levers, targets
 from jobs.admin.job import page as job
 from jobs.admin.operations import operation
 from jobs.admin.tenant import page as tenant
 
 __all__ = (
     "attempt",
+    "breakers",
     "dead_letter",
     "job",
     "lease",

@@ -93,6 +93,7 @@ class Housekeeper:
             _purge("triggers", partial(history.purge_triggers, **kept)),
             _purge("effects", partial(history.purge_effects, **kept)),
             _purge("results", partial(history.purge_results, **kept)),
+            _purge("sessions", partial(history.purge_sessions, limit=BATCH)),
             _purge("catch-ups", partial(history.purge_catchups, **kept)),
             _purge("ranges", partial(history.purge_ranges, **kept)),
             _purge("events", partial(events.purge, **kept)),

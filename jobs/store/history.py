@@ -90,6 +90,11 @@ def purge_results(*, retention: timedelta, limit: int) -> int:
     return len(_SQL["purge_results"](retention=retention, limit=limit))
 
 
+def purge_sessions(*, limit: int) -> int:
+    """Delete up to ``limit`` sessions of browsers that are over. Returns how many."""
+    return len(_SQL["purge_sessions"](limit=limit))
+
+
 def store_result(
     *,
     task_id: str,

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.db import connection
 from django_celery_results.models import TaskResult
 
@@ -272,3 +273,10 @@ class TestResults:
         self.keep("d", 1)
         assert [history_store.purge_results(retention=HOUR, limit=2) for _ in range(3)] == [2, 1, 0]
         assert TaskResult.objects.get().task_id == "d"
+
+
+def test_sessions_that_are_over_go() -> None:
+    for name, age in (("over", HOUR), ("long over", 30 * HOUR), ("going on", -HOUR)):
+        Session.objects.create(session_key=name, session_data="", expire_date=factories.now() - age)
+    assert [history_store.purge_sessions(limit=1) for _ in range(3)] == [1, 1, 0]
+    assert Session.objects.get().session_key == "going on"

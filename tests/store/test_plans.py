@@ -528,6 +528,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "forecast.pace": lambda s: {"tenant_ids": s.tenant_ids, "minutes": 60},
     "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
+    "history.purge_sessions": lambda s: {"limit": 1000},
     "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_ranges": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "history.purge_effects": lambda s: {"before_id": UUID(int=1 << 100), "limit": 1000},

@@ -56,6 +56,8 @@ class Links:
                 return self._list("jobs", "installation")
             case Page.TARGETS:
                 return None if self._is_bound else self._list("jobs", "targetrule")
+            case Page.BREAKERS:
+                return self._list("jobs", "breaker")
             case Page.SKIPPED:
                 return self.triggers(state__exact="skipped")
             case Page.LOST:

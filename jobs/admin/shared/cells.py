@@ -44,6 +44,8 @@ COLOURS = {
     "refused": "danger",
     "SUCCESS": "success",
     "FAILURE": "danger",
+    "open": "danger",
+    "half_open": "warning",
 }
 
 

@@ -36,6 +36,7 @@ _ENGINE = (
     ("Workers", "memory", "workers", "jobs.view_queue"),
     ("Installation", "settings", "installation_state", "jobs.view_installation"),
     ("Targets", "dns", "admin:jobs_targetrule_changelist", "jobs.view_targetrule"),
+    ("Circuit breakers", "power_off", "admin:jobs_breaker_changelist", "jobs.view_breaker"),
     ("Leases", "flag", "admin:jobs_lease_changelist", "jobs.view_lease"),
     (
         "Celery results",

@@ -149,7 +149,7 @@ def targets_are_held_back(figures: Figures) -> Iterator[Reason]:
         text = f"operators paused targets by {some(figures.paused_targets, 'rule')}"
         yield Reason(Level.AMBER, text, Page.TARGETS, Playbook.TARGET)
     if figures.open_breakers:
-        yield Reason(Level.AMBER, _failing(figures), Page.TARGETS, Playbook.TARGET)
+        yield Reason(Level.AMBER, _failing(figures), Page.BREAKERS, Playbook.TARGET)
 
 
 def _failing(figures: Figures) -> str:

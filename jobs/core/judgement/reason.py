@@ -21,6 +21,7 @@ class Page(StrEnum):
     WORKERS = "workers"
     TYPE = "type"
     TARGETS = "targets"
+    BREAKERS = "breakers"
     TENANT = "tenant"
     TRIGGERS = "triggers"
     SKIPPED = "skipped"

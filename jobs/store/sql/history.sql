@@ -26,6 +26,17 @@ DELETE FROM django_celery_results_taskresult WHERE id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING id;
 
+-- name: purge_sessions
+-- Drop browsers' sessions that are over, a bounded number at a time: a sign-in that was begun and not ended leaves one.
+-- locks: rows of sessions, SKIP LOCKED
+-- index: Django's index on expire_date
+-- returns: session_key
+DELETE FROM django_session WHERE session_key = ANY(ARRAY(
+    SELECT session_key FROM django_session WHERE expire_date < carillon_now()
+    ORDER BY expire_date LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED))
+RETURNING session_key;
+
 -- name: purge_catchups
 -- Drop catch-up that was finished before the retention began, a bounded number at a time.
 -- locks: catch-up rows, SKIP LOCKED

@@ -13,13 +13,13 @@ from django.urls import reverse
 
 from jobs.admin.overview.page import aftermath
 from jobs.explain.wellbeing import wellbeing
-from jobs.models import Breaker, Lease, Queue, Trigger
+from jobs.models import Lease, Queue, Trigger
 from jobs.store.insight import activity, clocks, overview, workers
 from jobs.store.insight.overview import Lanes
 from tenants.models import OperatorBounds, OperatorSession, Tenant
 from tests import factories
 from tests.factories import HOUR, SECOND
-from tests.interfaces.admin.world import World
+from tests.interfaces.admin.world import World, open_breaker
 
 pytestmark = pytest.mark.django_db
 #: Told as "2 h" for a minute, however busy the machine is.
@@ -29,6 +29,13 @@ LONG = 2 * HOUR
 @pytest.fixture(autouse=True)
 def nothing_before() -> None:
     aftermath.forget()
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """Where all is well."""
+    world.breaker.delete()
+    return world
 
 
 def shown(client: Client, *, page: str = "admin:index") -> str:
@@ -49,21 +56,6 @@ def rows(text: str, table: str) -> list[list[str]]:
     body = text.partition(f'id="{table}"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
     cells = [re.findall("<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in body.split("<tr")[1:]]
     return [[re.sub("<[^>]+>", "", cell).strip() for cell in row] for row in cells]
-
-
-def open_breaker(tenant: Tenant, target: str) -> None:
-    at = factories.now()
-    Breaker.objects.create(
-        tenant=tenant,
-        target=target,
-        state="open",
-        failures=10,
-        successes=0,
-        window_ends_at=at,
-        openings=1,
-        probe_at=at + HOUR,
-        changed_at=at,
-    )
 
 
 def trouble(tenant: Tenant, **counts: int) -> None:
@@ -156,14 +148,14 @@ class TestTheSentence:
     def test_names_no_target_of_tenants_out_of_reach(self, world: World) -> None:
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=4)
         open_breaker(factories.make_tenant(), "other.example.com")
-        client = bound_to(world.tenant, "view_trigger", "view_lease", "view_targetrule")
+        client = bound_to(world.tenant, "view_trigger", "view_lease", "view_breaker")
         assert sentence(client).startswith("All is well")
         open_breaker(world.tenant, "api.example.com")
         page = shown(client)
         assert "calls of <code>api.example.com</code>" in page
         assert "other.example.com" not in page
         assert "and so is" not in page
-        assert reverse("admin:jobs_targetrule_changelist") not in page
+        assert reverse("admin:jobs_breaker_changelist") in page
 
     def test_tells_of_what_was_missed_and_lost_in_the_hour(
         self, world: World, operator: Client, clock: Callable[[timedelta], None]

@@ -23,14 +23,14 @@ from tenants.actions import create_api_key
 from tenants.models import ApiKey, OperatorBounds, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
-from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs
+from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs, open_breaker
 
 pytestmark = pytest.mark.django_db
 MARK = "foreign-"
 #: Pages of rows of tenants, by the model in their names.
 HELD = {
     "jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "jobs_operation", "jobs_change",
-    "tenants_tenant", "tenants_apikey", "tenants_secret",
+    "jobs_breaker", "tenants_tenant", "tenants_apikey", "tenants_secret",
 }  # fmt: skip
 
 
@@ -54,6 +54,7 @@ class TwoTenants(World):
             "jobs_attempt": attempt,
             "jobs_operation": operation,
             "jobs_change": change,
+            "jobs_breaker": open_breaker(self.other, f"{MARK}target"),
             "tenants_tenant": self.other,
             "tenants_apikey": key,
             "tenants_secret": secret,

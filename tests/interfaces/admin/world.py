@@ -16,10 +16,10 @@ from django_celery_results.models import TaskResult
 
 from jobs.actions.bulk.operations import begin_operation
 from jobs.core.levers.targets import regex_of
-from jobs.models import Change, Installation, Lease, Queue, TargetRule
+from jobs.models import Breaker, Change, Installation, Lease, Queue, TargetRule
 from jobs.store.trail import Actor, acting_as
 from tenants.actions import create_api_key
-from tenants.models import OperatorSession
+from tenants.models import OperatorSession, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
 
@@ -39,6 +39,7 @@ MODELS = (
     "jobs_installation",
     "jobs_queue",
     "jobs_targetrule",
+    "jobs_breaker",
     "jobs_operation",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
@@ -63,9 +64,25 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_installation",
         "jobs_queue",
         "jobs_targetrule",
+        "jobs_breaker",
         "jobs_operation",
     )
 }
+
+
+def open_breaker(tenant: Tenant, target: str) -> Breaker:
+    at = factories.now()
+    return Breaker.objects.create(
+        tenant=tenant,
+        target=target,
+        state="open",
+        failures=10,
+        successes=0,
+        window_ends_at=at,
+        openings=1,
+        probe_at=at + factories.HOUR,
+        changed_at=at,
+    )
 
 
 class World:
@@ -106,6 +123,8 @@ class World:
             name="api.example.com", regex=regex_of("api.example.com"), rate_per_second=5
         )
 
+        self.breaker = open_breaker(self.tenant, "api.example.com")
+
     def url(self, page: str) -> str:
         rows = {
             "jobs_job": self.job,
@@ -121,6 +140,7 @@ class World:
             "jobs_installation": self.installation,
             "jobs_queue": self.queue,
             "jobs_targetrule": self.target,
+            "jobs_breaker": self.breaker,
             "jobs_operation": self.operation,
         }
         (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
