@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
+from jobs.api.pull import exchange
 from jobs.conf import engine_settings
 from jobs.engine.pull import waiting
 from jobs.engine.pull.waiting import Waiting
@@ -47,15 +48,19 @@ def listen(who: Caller) -> int:
 
 
 @pytest.fixture
-def crowd() -> Iterator[ThreadPoolExecutor]:
+def crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
+    """Its claims wait until the test is over: their callers hang up then."""
+    over = threading.Event()
+    monkeypatch.setattr(exchange, "_hangs_up", lambda _: over.is_set)
     with ThreadPoolExecutor(40) as pool:
         yield pool
+        over.set()
 
 
 class TestWaitingClaims:
     def test_leave_places_to_other_tenants(self, crowd: ThreadPoolExecutor) -> None:
         hostile, other = caller(), caller()
-        statuses = [crowd.submit(claim, hostile, 3.0) for _ in range(40)]
+        statuses = [crowd.submit(claim, hostile, 30.0) for _ in range(40)]
         refused = 40 - engine_settings().long_polls // 2
         wait_until(lambda: sum(one.done() for one in statuses) == refused, what="all but a few to be refused")
         assert {one.result() for one in statuses if one.done()} == {429}
@@ -71,7 +76,7 @@ class TestWaitingClaims:
         monkeypatch.setattr(Waiting, "_is_fair", staticmethod(lambda has, free: True))
         hostile, other = caller(), caller()
         for _ in range(40):
-            crowd.submit(claim, hostile, 3.0)
+            crowd.submit(claim, hostile, 30.0)
         wait_until(
             lambda: waiting.places().taken == engine_settings().long_polls, what="all places to be taken"
         )
