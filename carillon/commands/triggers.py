@@ -11,10 +11,12 @@ from carillon.output import All, Format, Limit, Output, page_of, print_object, p
 from carillon.reference import TriggerId, job_id, trigger_path
 
 app = typer.Typer(no_args_is_help=True, help="List triggers; read, cancel and replay one.")
-dead_letters = typer.Typer(no_args_is_help=True, help="List and replay dead letters.")
+dead_letters = typer.Typer(no_args_is_help=True, help="List, replay and dismiss dead letters.")
 COLUMNS = ("scheduled_for", "state", "reason", "attempt_count", "job_type", "job_id", "id")
 MAX_IDS = 1000
 OfJob = Annotated[str | None, typer.Option("--job", help="A job's name or id.")]
+DeadLetterIds = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")]
+Everything = Annotated[bool, typer.Option("--all", help="All there are.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Such as exhausted.")]
 After = Annotated[str | None, typer.Option("--after", help="Scheduled for this instant or later (RFC 3339).")]
 Before = Annotated[str | None, typer.Option("--before", help="Scheduled for before this instant.")]
@@ -73,30 +75,63 @@ def list_dead_letters(
 
 @dead_letters.command("replay")
 def replay_dead_letters(
-    triggers: Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")] = None,
+    triggers: DeadLetterIds = None,
     job: OfJob = None,
     reason: Reason = None,
     job_type: JobType = None,
     after: After = None,
     before: Before = None,
-    everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    everything: Everything = False,
     output: Output = Format.table,
 ) -> None:
     """Replay the dead letters that are named, those that match, or --all."""
-    wanted = {
-        name: value for name, value in _filter(reason, job_type, after, before).items() if value is not None
-    }
-    ways = [bool(triggers), bool(wanted or job), everything]
-    if sum(ways) != 1:
+    wanted = _filter(reason, job_type, after, before)
+    answer = _do("replay", triggers, job, everything, wanted)
+    _tell(answer, "replayed", output)
+
+
+@dead_letters.command("dismiss")
+def dismiss_dead_letters(
+    note: Annotated[str, typer.Option("--note", help="Why they need nobody any more.")],
+    triggers: DeadLetterIds = None,
+    job: OfJob = None,
+    reason: Reason = None,
+    job_type: JobType = None,
+    after: After = None,
+    before: Before = None,
+    everything: Everything = False,
+    output: Output = Format.table,
+) -> None:
+    """Take the dead letters that are named, those that match, or --all off the list. They may still be replayed."""
+    wanted = _filter(reason, job_type, after, before)
+    answer = _do("dismiss", triggers, job, everything, wanted, note=note)
+    _tell(answer, "dismissed", output)
+
+
+def _do(
+    verb: str,
+    ids: list[str] | None,
+    job: str | None,
+    everything: bool,
+    given: dict[str, str | None],
+    **told: str,
+) -> Any:
+    """Do it to the dead letters that are meant: the API's answer. Raises ``Misuse``."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if sum((bool(ids), bool(wanted or job), everything)) != 1:
         raise Misuse("Name triggers, or give filters, or --all: one of the three.")
-    if triggers and len(triggers) > MAX_IDS:
+    if ids and len(ids) > MAX_IDS:
         raise Misuse(f"At most {MAX_IDS} triggers at once.")
     client = connect()
     if job is not None:
         wanted["job"] = job_id(client, job)
-    answer = client.post("/dead-letters/replay", {"ids": triggers} if triggers else {"filter": wanted})
+    meant: dict[str, Any] = {"ids": ids} if ids else {"filter": wanted}
+    return client.post(f"/dead-letters/{verb}", {**meant, **told})
+
+
+def _tell(answer: dict[str, Any], done: str, output: Format) -> None:
     if output is Format.table:
-        say(f"{answer['replayed']} replayed.")
+        say(f"{answer[done]} {done}.")
     else:
         print_object(answer, output=output)
 

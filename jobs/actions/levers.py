@@ -13,7 +13,7 @@ from jobs.models import Installation, PullType
 from jobs.shapes.installation import InstallationChanges, InstallationShape, JobTypeChanges, JobTypeLevers
 from jobs.store import db
 from jobs.store.dispatch import levers
-from jobs.store.trail import present_actor
+from jobs.store.trail import present_name
 from jobs.wakeups import wake_beats
 
 
@@ -30,7 +30,7 @@ def change_installation(*, changes: object) -> Installation:
     """
     wanted = InstallationChanges.read(changes)
     if wanted.stops:
-        levers.stop_dispatch(by=_actor(), reason=wanted.reason or "")
+        levers.stop_dispatch(by=present_name(), reason=wanted.reason or "")
     elif levers.start_dispatch():
         wake_beats()
     return installation()
@@ -64,7 +64,7 @@ def change_type(*, name: str, changes: object) -> Any:
     with db.atomic():
         levers.know_type(name, window=engine_settings().queue_window_initial)
         if wanted.paused:
-            levers.pause_type(name, by=_actor(), reason=wanted.reason or "")
+            levers.pause_type(name, by=present_name(), reason=wanted.reason or "")
         elif wanted.paused is not None:
             levers.resume_type(name)
         if wanted.caps:
@@ -91,9 +91,3 @@ def type_representations(rows: list[Any]) -> list[dict[str, Any]]:
 
 def _known() -> set[str]:
     return {kind.name for kind in registry.all_types()}
-
-
-def _actor() -> str:
-    """Who acts, as it is stored beside the lever."""
-    actor = present_actor()
-    return actor.name[:200] if actor else "unknown"

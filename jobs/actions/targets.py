@@ -14,7 +14,7 @@ from jobs.core.levers.targets import Rule, read_pattern, regex_of
 from jobs.shapes.installation import TargetChanges, TargetShape
 from jobs.store import db
 from jobs.store.dispatch import targets
-from jobs.store.trail import present_actor
+from jobs.store.trail import present_name
 from jobs.wakeups import wake_beats
 
 #: Each is looked at for each target that is met for the first time.
@@ -75,7 +75,7 @@ def _change(pattern: str, wanted: TargetChanges, *, whole: bool) -> dict[str, An
                     raise Conflict(f"There are {MAX_RULES} rules already, as many as there may be.")
                 # An actor of before stays with a pause of before.
                 keeps = after.paused and after.reason == before.reason
-                by = rows[pattern].paused_by if keeps else _actor() if after.paused else ""
+                by = rows[pattern].paused_by if keeps else present_name() if after.paused else ""
                 targets.put_rule(after, regex=regex_of(pattern), by=by)
             wake_beats()
         present = _rows().get(pattern)
@@ -101,9 +101,3 @@ def _shown(row: Any) -> dict[str, Any]:
 def _seed(rule: Rule) -> dict[str, Any]:
     source = "operator" if rule.set_by_operator else "settings"
     return TargetShape.of(rule, source=source, paused_at=None, paused_by="")
-
-
-def _actor() -> str:
-    """Who acts, as it is stored beside the pause."""
-    actor = present_actor()
-    return actor.name[:200] if actor else "unknown"

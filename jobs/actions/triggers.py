@@ -1,11 +1,12 @@
-"""What people do to triggers: cancel one, replay one, some, or all dead letters (DESIGN §4).
+"""What people do to triggers: cancel one, replay one, replay or dismiss some or all dead letters (DESIGN §4).
 
 The API, the admin and the commands write through these functions alone. Each batch is one transaction under the
-tenant's lock. The audit trail names who did it: a row for one trigger, and one for all that were replayed at once.
-Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
+tenant's lock. The audit trail names who did it: a row for one trigger, and one for all that were replayed or dismissed
+at once. Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from tenants.models import Tenant
 
 #: Ids that the audit trail names of many.
 MAX_NAMED = 20
+_REPLAYED, _DISMISSED = Change.Action.REPLAYED, Change.Action.DISMISSED
 
 
 def find_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
@@ -89,8 +91,53 @@ def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID
         lifecycle.lock_tenant(tenant.id)
         wake_beats()
         replayed = lifecycle.replay(trigger_ids=list(trigger_ids), tenant_id=tenant.id)
-        _note_many(tenant, len(replayed), {"ids": [str(one) for one in replayed[:MAX_NAMED]]})
+        _note_many(tenant, _REPLAYED, len(replayed), {"ids": _named(replayed)})
         return replayed
+
+
+def dismiss_trigger(*, tenant: Tenant, trigger_id: UUID | str, note: str) -> Trigger:
+    """Take a dead letter out of the list of dead letters, with why. Raises ``Conflict``, ``NotFound``."""
+    with db.atomic():
+        lifecycle.lock_tenant(tenant.id)
+        trigger = find_trigger(tenant=tenant, trigger_id=trigger_id)
+        if not lifecycle.dismiss(trigger_ids=[trigger.id], tenant_id=tenant.id, note=note):
+            if trigger.state != TriggerState.DEAD:
+                raise Conflict(f"Only dead letters are dismissed: the trigger is {trigger.state}.")
+            raise Conflict(f"{trigger.dismissed_by} has dismissed it already.")
+        trail.note(
+            tenant_id=tenant.id,
+            kind=Change.Kind.TRIGGER,
+            object_id=trigger.id,
+            name=trigger.job.name,
+            action=Change.Action.DISMISSED,
+            changes={"note": [None, note], "job": [None, trigger.job_id]},
+        )
+        trigger.refresh_from_db()
+        return trigger
+
+
+def dismiss_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID], note: str) -> list[UUID]:
+    """Dismiss those of ``trigger_ids`` (at most 1,000) that are dead letters of the tenant's; returns their ids."""
+    with db.atomic():
+        lifecycle.lock_tenant(tenant.id)
+        dismissed = lifecycle.dismiss(trigger_ids=list(trigger_ids), tenant_id=tenant.id, note=note)
+        _note_many(tenant, _DISMISSED, len(dismissed), {"ids": _named(dismissed), "note": note})
+        return dismissed
+
+
+def dismiss_dead_letters(
+    *, tenant: Tenant, queryset: QuerySet[Trigger], note: str, chosen: Mapping[str, Any], batch: int = 500
+) -> int:
+    """Dismiss every dead letter of ``queryset`` that belongs to ``tenant``; returns how many.
+
+    In batches, and with ``chosen`` on the trail, as ``replay_dead_letters`` replays them.
+    """
+
+    def dismiss(ids: list[UUID]) -> int:
+        return len(lifecycle.dismiss(trigger_ids=ids, tenant_id=tenant.id, note=note))
+
+    dead = queryset.filter(DEAD_LETTERS).order_by()
+    return _do_all(dead, tenant, _Deed(_DISMISSED, dismiss, dead), {**chosen, "note": note}, batch)
 
 
 def replay_dead_letters(
@@ -109,35 +156,49 @@ def replay_dead_letters(
     """
     dead = (Trigger.objects.all() if queryset is None else queryset).filter(DEAD_LETTERS).order_by()
     told = {"filter": {}} if chosen is None else chosen
-    if tenant is not None:
-        return _replay_all(dead, tenant, told, batch)
-    owners = list(dead.values_list("tenant_id", flat=True).distinct())
-    tenants = Tenant.objects.filter(id__in=owners).order_by("id")
-    return sum(_replay_all(dead, owner, told, batch) for owner in tenants)
+    owners = [tenant] if tenant is not None else _owners(dead)
+    return sum(_replay_all(dead, owner, told, batch) for owner in owners)
 
 
-def _replay_all(dead: QuerySet[Trigger], tenant: Tenant, chosen: Mapping[str, Any], batch: int) -> int:
-    replayed, after, told = 0, UUID(int=0), False
+def _owners(dead: QuerySet[Trigger]) -> QuerySet[Tenant]:
+    ids = list(dead.values_list("tenant_id", flat=True).distinct())
+    return Tenant.objects.filter(id__in=ids).order_by("id")
+
+
+def _replay_all(dead: QuerySet[Trigger], tenant: Tenant, told: Mapping[str, Any], batch: int) -> int:
+    def replay(ids: list[UUID]) -> int:
+        wake_beats()
+        return len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
+
+    gone = Q(job__status=JobStatus.CANCELLED) | Q(job__deleted_at__isnull=False)
+    return _do_all(dead, tenant, _Deed(_REPLAYED, replay, dead.exclude(gone)), told, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What is done to dead letters: ``act`` does it to a batch and says to how many; ``fitting`` are those it suits."""
+
+    action: Change.Action
+    act: Callable[[list[UUID]], int]
+    fitting: QuerySet[Trigger]
+
+
+def _do_all(dead: QuerySet[Trigger], tenant: Tenant, deed: _Deed, told: Mapping[str, Any], batch: int) -> int:
+    total, after, is_told = 0, UUID(int=0), False
     while True:
-        following = dead.filter(tenant_id=tenant.id, id__gt=after).order_by("id")
-        ids = list(following.values_list("id", flat=True)[:batch])
+        rest = {"tenant_id": tenant.id, "id__gt": after}
+        ids = list(dead.filter(**rest).order_by("id").values_list("id", flat=True)[:batch])
         if not ids:
-            return replayed
-        # The trail tells of all of them once, with the first batch, so that no replay is without an entry.
-        expected = _replayable(following) if not told and len(ids) == batch else None
+            return total
+        # The trail tells of all of them once, with the first batch, so that nothing is done without an entry.
+        expected = deed.fitting.filter(**rest).count() if not is_told and len(ids) == batch else 0
         with db.atomic():
             lifecycle.lock_tenant(tenant.id)
-            done = len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
-            if not told:
-                told = _note_many(tenant, done if expected is None else max(done, expected), chosen)
-            wake_beats()
-        replayed += done
+            done = deed.act(ids)
+            if not is_told:
+                is_told = _note_many(tenant, deed.action, max(done, expected), told)
+        total += done
         after = ids[-1]
-
-
-def _replayable(dead: QuerySet[Trigger]) -> int:
-    gone = Q(job__status=JobStatus.CANCELLED) | Q(job__deleted_at__isnull=False)
-    return dead.exclude(gone).count()
 
 
 def _facts(trigger: Trigger) -> dict[str, Any]:
@@ -158,15 +219,19 @@ def _note(trigger: Trigger, name: str, action: str, before: Mapping[str, Any]) -
         )
 
 
-def _note_many(tenant: Tenant, count: int, chosen: Mapping[str, Any]) -> bool:
-    """Put on the trail, as one row, that so many triggers were replayed; nothing where there are none."""
+def _named(ids: Sequence[UUID]) -> list[str]:
+    return [str(one) for one in ids[:MAX_NAMED]]
+
+
+def _note_many(tenant: Tenant, action: Change.Action, count: int, told: Mapping[str, Any]) -> bool:
+    """Put on the trail, as one row, what was done to so many triggers; nothing where there are none."""
     if count:
         trail.note(
             tenant_id=tenant.id,
             kind=Change.Kind.TENANT,
             object_id=tenant.id,
             name=tenant.slug,
-            action=Change.Action.REPLAYED,
-            changes={"triggers": [None, count], **{what: [None, told] for what, told in chosen.items()}},
+            action=action,
+            changes={"triggers": [None, count], **{what: [None, value] for what, value in told.items()}},
         )
     return bool(count)

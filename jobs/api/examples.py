@@ -62,6 +62,9 @@ PREVIEW = _examples(
         "count": 3,
     }
 )
+DISMISS = _examples(
+    All_that_match={"filter": {"target": "old.example"}, "note": "The partner has closed this service."}
+)
 REPLAY = _examples(
     Some={"ids": ["01890a5d-ac96-774b-bcce-b302099a8057"]}, All_that_match={"filter": {"reason": "exhausted"}}
 )

@@ -54,6 +54,7 @@ urlpatterns = [
     path("attempts", outcomes.AttemptsView.as_view(), name="attempts"),
     path("attempts/<uuid:attempt_id>", outcomes.AttemptView.as_view(), name="attempt"),
     path("dead-letters", triggers.DeadLettersView.as_view(), name="dead-letters"),
+    path("dead-letters/dismiss", triggers.DeadLettersDismissView.as_view(), name="dead-letters-dismiss"),
     path("dead-letters/replay", triggers.DeadLettersReplayView.as_view(), name="dead-letters-replay"),
     path("operations", bulk.OperationsView.as_view(), name="operations"),
     path("operations/<uuid:operation_id>", bulk.OperationView.as_view(), name="operation"),

@@ -98,7 +98,10 @@ def ending(fact: Any) -> str:
     attempts = f" {_which(fact).capitalize()} was its last" if fact.attempt_count else ""
     how = f" ({fact.error_code})" if attempts and fact.error_code else ""
     verb = "Given up" if fact.state == TriggerState.DEAD else fact.state.capitalize()
-    return f"{verb}{at}: {why} ({fact.reason}).{attempts}{how}{'.' if attempts else ''}"
+    told = f"{verb}{at}: {why} ({fact.reason}).{attempts}{how}{'.' if attempts else ''}"
+    if fact.dismissed_at is None:
+        return told
+    return f"{told} {fact.dismissed_by} dismissed it at {moment(fact.dismissed_at)}: {fact.dismissed_note}"
 
 
 def _which(fact: Any) -> str:

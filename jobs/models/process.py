@@ -67,9 +67,9 @@ class Worker(models.Model):
 
 
 class Clock(models.Model):
-    """The clock of the process ``name`` (a beat or a worker) is ``offset_seconds`` ahead of the database's, measured to
-    ``within_seconds``. Of a beat ``rate_limit_bypassed`` counts firings that it rated alone, as Redis was away.
-    ``version`` is Carillon's, as the process runs it.
+    """The clock of the process ``name`` (a beat, a worker, one of the web) is ``offset_seconds`` ahead of the
+    database's, measured to ``within_seconds``. Of a beat ``rate_limit_bypassed`` counts firings that it rated alone, as
+    Redis was away. ``version`` is Carillon's, as the process runs it.
 
     For people: no process clock decides anything.
     """

@@ -38,6 +38,7 @@ class Change(models.Model):
         #: Of a trigger, or of many of a tenant's at once.
         REPLAYED = "replayed"
         CANCELLED = "cancelled"
+        DISMISSED = "dismissed"
         #: Of an operator of the console.
         SIGNED_IN = "signed_in"
         SIGNED_OUT = "signed_out"

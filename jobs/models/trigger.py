@@ -11,8 +11,8 @@ from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
 DISPATCHABLE = Q(phase__in=("pending", "retrying"), held=False)
-#: The dead letters, by the phase that their index is about.
-DEAD_LETTERS = Q(phase=states.PHASES[TriggerState.DEAD])
+#: The dead letters that nobody has dismissed, as their indexes have them.
+DEAD_LETTERS = Q(phase=states.PHASES[TriggerState.DEAD], dismissed_at=None)
 
 
 def _phase_of_state() -> Case:
@@ -42,7 +42,8 @@ class Trigger(models.Model):
     (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
     ``parked_until``, when its target may be called again, or sooner, for ``parked_for``. ``concurrency_key`` is the
     job's as of the dispatch, for counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the
-    hand of a process that died, perhaps of it, and travels alone ever since. ``phase`` (`states.PHASES`) is what
+    hand of a process that died, perhaps of it, and travels alone ever since. ``dismissed_at``: somebody
+    (``dismissed_by``) said, with a note, that a dead letter needs nobody any more. ``phase`` (`states.PHASES`) is what
     indexes know of the state: statements that search by state name it.
     """
 
@@ -95,6 +96,9 @@ class Trigger(models.Model):
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    dismissed_at = models.DateTimeField(null=True, blank=True)
+    dismissed_by = models.CharField(max_length=200, blank=True, default="", db_default="")
+    dismissed_note = models.CharField(max_length=500, blank=True, default="", db_default="")
 
     class Meta:
         #: What else its columns must agree in stands in migration 0021, in words that cost the server little.
@@ -161,11 +165,11 @@ class Trigger(models.Model):
             # keeps the planner from skip-scanning this index for statements that look triggers up by id.
             models.Index(fields=("tenant", "-id"), condition=Q(tenant__gt=0), name="trigger_of_tenant"),
             # GET /dead-letters and the admin's dead letters: newest first, by cursor.
-            models.Index(fields=("tenant", "-id"), condition=Q(phase="dead"), name="trigger_dead"),
+            models.Index(fields=("tenant", "-id"), condition=DEAD_LETTERS, name="trigger_dead_letter"),
             # The console's dead letters: by the time of their death, of all tenants or of one.
-            models.Index(fields=("finished_at",), condition=Q(phase="dead"), name="trigger_died"),
+            models.Index(fields=("finished_at",), condition=DEAD_LETTERS, name="trigger_letter_died"),
             models.Index(
-                fields=("tenant", "finished_at"), condition=Q(phase="dead"), name="trigger_died_of_tenant"
+                fields=("tenant", "finished_at"), condition=DEAD_LETTERS, name="trigger_letter_of_tenant"
             ),
             # The console's lists of what is retried and of what is held, the first due first.
             models.Index(fields=("due_at",), condition=Q(phase="retrying"), name="trigger_retrying"),

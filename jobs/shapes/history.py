@@ -45,6 +45,10 @@ class TriggerShape(Shown):
     queued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    dismissed_at: datetime | None
+    """Since when this dead letter needs nobody any more; dismissed_by said so, with dismissed_note."""
+    dismissed_by: str
+    dismissed_note: str
 
 
 class OneTrigger(TriggerShape):
@@ -240,6 +244,11 @@ class TenantStats(Shown):
     job_types: Annotated[
         list[TenantStatsType], Field(description=f"The {MAX_TYPES} of which most started, the busiest first.")
     ]
+
+
+class DismissCount(Shown):
+    dismissed: int
+    """Those that are no dead letters, or were dismissed before, are left out."""
 
 
 class ReplayCount(Shown):

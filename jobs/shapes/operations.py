@@ -18,12 +18,14 @@ from jobs.models.operation import FASTEST, JOB_VERBS, SLOWEST, TRIGGER_VERBS
 from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
 from jobs.shapes.history import Column
 from jobs.shapes.job import MAX_NAME, PRIORITIES, ChangesOfMany, Definition
-from jobs.shapes.terms import LINE, UNREAD, Between, Instant, Number, Says, Text
+from jobs.shapes.terms import LINE, UNREAD, Between, Instant, Line, Number, Says, Text
 
 VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
 EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
 MAX_JOBS = 1000
 MAX_IDS = 1000
+#: As the column.
+MAX_NOTE = 500
 #: Ids of jobs in a filter: one to a hundred.
 IDS = r"^[0-9a-fA-F-]{36}(,[0-9a-fA-F-]{36}){0,99}$"
 MAX_ID_TEXT = 37 * 100
@@ -249,15 +251,30 @@ class MatchingDeadLetters(_Asked):
     """{} means all of them."""
 
 
-def _either(document: Any) -> str:
+class _Noted(_Asked):
+    hints = {"note": "Is required: a sentence that says why."}
+    note: Annotated[str, Line(MAX_NOTE)]
+    """Why they need nobody any more."""
+
+
+class NamedDismissal(NamedDeadLetters, _Noted):
+    pass
+
+
+class MatchingDismissal(MatchingDeadLetters, _Noted):
+    pass
+
+
+def _either(document: Any, *, beside: tuple[str, ...] = ()) -> str:
     """Which of the two it is; one with an unknown field, or with both or neither, is refused here."""
     if not isinstance(document, dict):
         return "ids"
-    if strange := unknown(document, known=("ids", "filter")):
+    if strange := unknown(document, known=("ids", "filter", *beside)):
         raise InvalidInput(strange)
-    if len(document) != 1:
+    ways = document.keys() & {"ids", "filter"}
+    if len(ways) != 1:
         raise InvalidInput({"ids": 'Give either ids or filter; "filter": {} means all of them.'})
-    return next(iter(document))
+    return str(ways.pop())
 
 
 class Replay(
@@ -269,6 +286,23 @@ class Replay(
     ]
 ):
     """Those named, or all that match."""
+
+    drops_null = True
+
+
+def _either_noted(document: Any) -> str:
+    return _either(document, beside=("note",))
+
+
+class Dismissal(
+    OneOf[
+        Annotated[
+            Annotated[NamedDismissal, Tag("ids")] | Annotated[MatchingDismissal, Tag("filter")],
+            Discriminator(_either_noted),
+        ]
+    ]
+):
+    """Those named, or all that match, with why."""
 
     drops_null = True
 

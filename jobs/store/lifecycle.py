@@ -1,4 +1,4 @@
-"""What people do to triggers: cancel, replay, hold, withdraw. Called by ``jobs.actions`` inside its transaction."""
+"""What people do to triggers: cancel, replay, dismiss, hold, withdraw. ``jobs.actions`` calls it in its transaction."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,6 +9,7 @@ from jobs.core.activity import SKIPS
 from jobs.store import db, events
 from jobs.store.insight import activity
 from jobs.store.jobs import callers_trace_kept
+from jobs.store.trail import present_name
 
 _SQL = db.queries("lifecycle")
 
@@ -95,6 +96,12 @@ def replay(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
     rows = _SQL["replay"](ids=list(trigger_ids), tenant_id=tenant_id, trace=callers_trace_kept())
     activity.count(rows, "replayed")
     _noted(rows)
+    return [row.id for row in rows]
+
+
+def dismiss(*, trigger_ids: Sequence[UUID], tenant_id: int, note: str) -> list[UUID]:
+    """Take dead letters out of the list, by the present actor. Returns the ids that were dismissed."""
+    rows = _SQL["dismiss"](ids=list(trigger_ids), tenant_id=tenant_id, by=present_name(), note=note)
     return [row.id for row in rows]
 
 

@@ -129,9 +129,11 @@ class Worker(ThreadWorker):
         super().load_wsgi()
         # Django loads these with the first request.
         get_resolver().url_patterns  # noqa: B018
-        from jobs.engine.activity import WRITER  # needs Django's settings
+        from jobs.engine.activity import WRITER  # these need Django's settings
+        from scheduler_project.web import presence
 
         WRITER.start()
+        presence.announce()
         collector.spare()
 
     # Called by gthread's loop.

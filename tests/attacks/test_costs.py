@@ -126,6 +126,8 @@ class TestOtherCalls:
         assert (operation.status_code, operation["RateLimit-Cost"]) == (200, str(AT_LARGE))
         replay = caller.post("/dead-letters/replay", {"ids": [str(new_id()) for _ in range(12)]})
         assert replay["RateLimit-Cost"] == "12"
+        dismissal = caller.post("/dead-letters/dismiss", {"filter": {}, "note": "Mended since."})
+        assert dismissal["RateLimit-Cost"] == str(AT_LARGE)
 
     @pytest.mark.parametrize("body", [[], {}, {"jobs": 5}, {"jobs": {}}, b"{", b"", {"count": "x"}])
     def test_of_no_sound_body_cost_one_and_are_refused(self, caller: Caller, body: Any) -> None:

@@ -1,6 +1,6 @@
-"""Tasks with failures of one kind: their jobs are paused, with the reason, until somebody has looked."""
+"""Tasks with failures of one kind: their jobs are paused until somebody has looked, or they are dismissed."""
 
-from jobs.models import Operation
+from jobs.models import Operation, Trigger
 from tests import factories
 from tests.browser.test_tasks_second import is_fit
 from tests.browser.walk import Walk
@@ -22,3 +22,17 @@ class TestAGroupOfFailures:
         walk.shown("#progress")
         assert walk.clicks <= MAX_CLICKS
         assert Operation.objects.get().reason == "Incident 42."
+
+    def test_is_dismissed_with_a_note(self, walk: Walk) -> None:
+        job = factories.make_job(factories.make_tenant(slug="acme"), job_type="webhook", target="api.example")
+        for trigger in factories.make_triggers(job, 2, "dead"):
+            factories.make_attempt(trigger, "failed", error_code="http_503", http_status=503)
+        walk.click("Failures", within="#nav-sidebar")
+        walk.click("Dismiss them")
+        walk.reads("2 dead letters of tenant acme")
+        is_fit(walk.browser)
+        walk.type("input[name=note]", "Incident 42: sent by hand.")
+        walk.click("Dismiss them", within="#act form")
+        walk.reads("Nothing died in the last 24h.")
+        assert walk.clicks <= MAX_CLICKS
+        assert Trigger.objects.filter(dismissed_note="Incident 42: sent by hand.").count() == 2

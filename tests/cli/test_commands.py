@@ -135,6 +135,15 @@ class TestTriggersAndDeadLetters:
         assert Trigger.objects.get(pk=dead.pk).state == "pending"
         assert Trigger.objects.get(pk=other.pk).state == "dead"
 
+    def test_dead_letters_are_dismissed_with_a_note(self, carillon: Command, owner: Caller) -> None:
+        dead = factories.make_trigger(factories.make_job(owner.tenant), "dead", reason="exhausted")
+        assert carillon("dead-letters", "dismiss", str(dead.id)).code == 2
+        assert carillon("dead-letters", "dismiss", "--note", "Mended since.").code == 2
+        done = carillon("dead-letters", "dismiss", "--reason", "exhausted", "--note", "Mended since.")
+        assert done.err == "1 dismissed.\n"
+        assert Trigger.objects.get(pk=dead.pk).dismissed_note == "Mended since."
+        assert carillon("dead-letters", "list", "-o", "json").json == []
+
     def test_what_is_done_is_on_the_trail_in_the_keys_name(self, carillon: Command, owner: Caller) -> None:
         job = factories.make_job(owner.tenant, name="nightly")
         dead = factories.make_trigger(job, "dead", reason="lost")

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.models import Clock
+from jobs.telemetry.release import release
+from stage.waiting import wait_until
 from tenants.actions import create_api_key
 from tests.cluster.web import Web, serving
 from tests.factories import make_tenant
@@ -39,6 +42,12 @@ class TestTheLineInReadme:
             assert time.monotonic() - began < 5
             # The streams are alive, and not what was left of them.
             assert stream.readline() == b"\n"
+
+    def test_says_which_release_it_runs_and_how_far_off_its_clock_is(self, web: Web) -> None:
+        wait_until(lambda: Clock.objects.filter(name__startswith="web@").exists(), timeout=30)
+        [clock] = Clock.objects.filter(name__startswith="web@")
+        assert clock.version == release()
+        assert abs(clock.offset_seconds) < 1
 
     def test_stops_within_its_grace_while_a_stream_is_open(self, web: Web) -> None:
         _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("read",))

@@ -1,4 +1,4 @@
-"""What people do to triggers: cancel and replay, in every state (DESIGN §4)."""
+"""What people do to triggers: cancel, replay and dismiss, in every state (DESIGN §4)."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import pytest
 from jobs.actions import triggers as actions
 from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import ENDED, TriggerState, Verb, targets_of
+from jobs.explain import explain_trigger
 from jobs.models import Trigger
+from jobs.models.trigger import DEAD_LETTERS
+from jobs.store.trail import Actor, ActorKind, acting_as
 from tests import factories
 from tests.factories import make_job, make_tenant, make_trigger, make_triggers, row, state_of, states
 
@@ -106,3 +109,68 @@ class TestReplayAll:
         kept = make_trigger(make_job(status="cancelled"), "dead")
         assert actions.replay_dead_letters(tenant=kept.tenant, batch=1) == 0
         assert state_of(kept)[0] == "dead"
+
+
+class TestDismiss:
+    @pytest.mark.parametrize("state", list(TriggerState))
+    def test_takes_dead_letters_alone(self, state: TriggerState) -> None:
+        trigger = make_trigger(state=str(state))
+        if state is TriggerState.DEAD:
+            done = actions.dismiss_trigger(
+                tenant=trigger.tenant, trigger_id=trigger.id, note="The host is gone."
+            )
+            assert (done.state, done.dismissed_note, done.dismissed_by) == (
+                "dead",
+                "The host is gone.",
+                "unknown",
+            )
+            assert done.dismissed_at is not None
+            assert done.dismissed_at >= trigger.created_at
+        else:
+            with pytest.raises(Conflict, match=str(state)):
+                actions.dismiss_trigger(tenant=trigger.tenant, trigger_id=trigger.id, note="x")
+            assert row(trigger)["dismissed_at"] is None
+
+    def test_keeps_the_first_note(self) -> None:
+        dead = make_trigger(state="dead")
+        with acting_as(Actor(ActorKind.OPERATOR, "ada")):
+            actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="first")
+        with pytest.raises(Conflict, match="ada has dismissed it already"):
+            actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="second")
+        assert actions.dismiss_triggers(tenant=dead.tenant, trigger_ids=[dead.id], note="third") == []
+        assert row(dead)["dismissed_note"] == "first"
+
+    def test_takes_no_other_tenants(self) -> None:
+        dead, other = make_trigger(state="dead"), make_tenant()
+        with pytest.raises(NotFound):
+            actions.dismiss_trigger(tenant=other, trigger_id=dead.id, note="x")
+        assert actions.dismiss_triggers(tenant=other, trigger_ids=[dead.id], note="x") == []
+        every = Trigger.objects.all()
+        assert actions.dismiss_dead_letters(tenant=other, queryset=every, note="x", chosen={}) == 0
+        assert row(dead)["dismissed_at"] is None
+
+    def test_takes_all_of_a_queryset_in_batches(self) -> None:
+        job = make_job()
+        dead, done = make_triggers(job, 7, "dead"), make_trigger(job, "succeeded")
+        every = Trigger.objects.order_by("-scheduled_for")
+        told = {"queryset": every, "note": "x", "chosen": {"filter": {}}, "batch": 3}
+        assert actions.dismiss_dead_letters(tenant=job.tenant, **told) == 7
+        assert actions.dismiss_dead_letters(tenant=job.tenant, **told) == 0
+        assert states([*dead, done]) == ["dead"] * 7 + ["succeeded"]
+        assert row(done)["dismissed_at"] is None
+
+    def test_hides_it_from_a_replay_of_all_but_not_from_one_of_its_id(self) -> None:
+        dead, kept = make_triggers(make_job(), 2, "dead")
+        actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="x")
+        assert actions.replay_dead_letters(tenant=dead.tenant) == 1
+        assert states([dead, kept]) == ["dead", "pending"]
+        replayed = actions.replay_trigger(tenant=dead.tenant, trigger_id=dead.id)
+        assert (replayed.dismissed_at, replayed.dismissed_by, replayed.dismissed_note) == (None, "", "")
+        assert not Trigger.objects.filter(DEAD_LETTERS).exists()
+
+    def test_is_told_by_its_explanation(self) -> None:
+        dead = make_trigger(state="dead", reason="exhausted")
+        actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="The host is gone.")
+        summary = explain_trigger(tenant=dead.tenant, trigger_id=dead.id).summary
+        assert summary.endswith(": The host is gone.")
+        assert "unknown dismissed it at " in summary

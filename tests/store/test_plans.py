@@ -621,6 +621,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "lifecycle.cancel_jobs": lambda s: {"job_ids": s.job_ids},
     "lifecycle.cancel": lambda s: {"ids": s.ids, "tenant_id": 1},
     "lifecycle.replay": lambda s: {"ids": s.ids, "tenant_id": 1, "trace": None},
+    "lifecycle.dismiss": lambda s: {"ids": s.ids, "tenant_id": 1, "by": "root", "note": "Mended since."},
     "metrics.in_flight": lambda s: {},
     "metrics.due": lambda s: {"lanes": 100, "limit": 1_000},
     "metrics.parked": lambda s: {"limit": 2_000},

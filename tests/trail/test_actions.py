@@ -196,6 +196,14 @@ class TestManyAtOnce:
         assert Trigger.objects.filter(state="pending").count() == 3
         assert changes() == [("replayed", BY.kind, BY.name, {"triggers": [None, 7], "filter": [None, {}]})]
 
+    def test_that_are_dismissed_are_one_row_with_the_note(self, owner: Caller, job: Job) -> None:
+        dead(job, 3)
+        note = "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 500
+        sent = {"filter": {"reason": "exhausted"}, "note": note}
+        assert owner.post("/dead-letters/dismiss", sent).json() == {"dismissed": 3}
+        told = {"triggers": [None, 3], "filter": [None, {"reason": "exhausted"}], "note": [None, note]}
+        assert changes() == [("dismissed", "api_key", key_of(owner), told)]
+
     def test_are_nothing_where_nothing_is_replayed(self, owner: Caller, job: Job) -> None:
         assert owner.post("/dead-letters/replay", {"filter": {}}).json() == {"replayed": 0}
         assert owner.post("/dead-letters/replay", {"ids": [str(job.id)]}).json() == {"replayed": 0}

@@ -1,10 +1,12 @@
-"""Dead letters: the triggers in state ``dead``, with what killed them, to be replayed: some, or all a filter matches.
+"""Dead letters: the triggers in state ``dead`` with what killed them, to be replayed or dismissed: some, or all that
+match.
 
 Not a model of its own: a second list of triggers, served below theirs under the same permissions.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
@@ -17,7 +19,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from unfold.enums import ActionVariant
 
-from jobs.actions.triggers import MAX_NAMED, replay_dead_letters
+from jobs.actions.triggers import MAX_NAMED, dismiss_dead_letters, replay_dead_letters
 from jobs.admin.shared.cells import coloured_label, instant_cell, job_link, moment_cell
 from jobs.admin.shared.filters import (
     CalledHostFilter,
@@ -32,17 +34,52 @@ from jobs.admin.shared.filters import (
     TenantFilter,
 )
 from jobs.admin.shared.lists import ReadOnlyAdmin
-from jobs.admin.shared.shares import Share, Unconfirmed, check_confirmation
+from jobs.admin.shared.shares import Share, check_confirmation
 from jobs.admin.shared.walks import Walk, WalkedAdmin
-from jobs.admin.shared.writes import OperableAdmin
+from jobs.admin.shared.writes import OperableAdmin, read_note
 from jobs.core.errors import CarillonError
 from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
+from jobs.shapes.operations import MAX_NOTE
 from tenants.clock import DatabaseNow
 from tenants.models import Tenant
 
-#: One click replays so many, so that it ends within a request; the next click takes the next.
+#: One click takes so many, so that it ends within a request; the next click takes the next.
 MAX_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """What is done to dead letters, and what the page that asks says of it."""
+
+    name: str
+    says: str
+    done: str
+    act: Callable[..., int]
+    is_noted: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.name.capitalize()} dead letters?"
+
+    @property
+    def confirm(self) -> str:
+        return f"{self.name.capitalize()} these"
+
+
+REPLAY = _Deed(
+    "replay",
+    "Each runs once more, with a fresh retry budget and the same idempotency key.",
+    "Replayed",
+    replay_dead_letters,
+)
+DISMISS = _Deed(
+    "dismiss",
+    "They leave this list and its counts. They stay dead: each trigger's page keeps the note, and can replay it.",
+    "Dismissed",
+    dismiss_dead_letters,
+    is_noted=True,
+)
 
 
 class _Opts:
@@ -52,6 +89,10 @@ class _Opts:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Trigger._meta, name)
+
+
+def _ticks(request: HttpRequest) -> list[str]:
+    return request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
 
 
 def _shares(dead: QuerySet[Trigger]) -> list[Share]:
@@ -90,13 +131,13 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     empty = "No dead letters: no trigger has been given up."
     heading = (
         "Triggers that were given up, the latest death first. A replay runs them once more, with a fresh retry budget "
-        "and the same idempotency key."
+        "and the same idempotency key; to dismiss one takes it off this list, with a note."
     )
     search_fields = ("id",)
     search_help_text = "Exact id of a trigger or a job"
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
-    actions = ("replay_selected",)
+    actions = ("replay_selected", "dismiss_selected")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
         rows: QuerySet[Trigger] = super().get_queryset(request).filter(DEAD_LETTERS)
@@ -123,54 +164,113 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         if isinstance(response, TemplateResponse) and self.has_operate_permission(request):
             # The button keeps the filter of the page it stands on.
             query = request.GET.urlencode()
-            replay = {
-                "title": "Replay all that match",
-                "icon": "replay",
-                "variant": ActionVariant.PRIMARY,
-                "attrs": {},
-                "dialog": False,
-                "path": f"{reverse('admin:jobs_deadletter_replay')}{'?' if query else ''}{query}",
-            }
-            response.context_data["actions_list"] = [replay]  # type: ignore[index]
+            response.context_data["actions_list"] = [  # type: ignore[index]
+                {
+                    "title": f"{deed.name.capitalize()} all that match",
+                    "icon": icon,
+                    "variant": variant,
+                    "attrs": {},
+                    "dialog": False,
+                    "path": f"{reverse(f'admin:jobs_deadletter_{deed.name}')}{'?' if query else ''}{query}",
+                }
+                for deed, icon, variant in (
+                    (REPLAY, "replay", ActionVariant.PRIMARY),
+                    (DISMISS, "inventory_2", ActionVariant.DEFAULT),
+                )
+            ]
         return response
 
     @admin.action(description="Replay the selected", permissions=["operate"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
         """Those that were ticked, on one page. The button that replays all that match asks with their number."""
-        if request.POST.get("select_across") == "1":
-            messages.error(request, "To replay more than a page of them, use Replay all that match.")
-            return
-        ids = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)[:MAX_NAMED]
-        dead = queryset.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
-        for share in _shares(dead):
-            self._replay(request, share, dead, chosen={"ids": ids})
+        if (dead := self._ticked(request, queryset, REPLAY)) is not None:
+            for share in _shares(dead):
+                self._carry_out(request, REPLAY, share, dead, chosen={"ids": _ticks(request)[:MAX_NAMED]})
+
+    @admin.action(description="Dismiss the selected", permissions=["operate"])
+    def dismiss_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> HttpResponseBase | None:
+        """Those that were ticked, on one page; asks for a note."""
+        if (dead := self._ticked(request, queryset, DISMISS)) is None:
+            return None
+        ids, shares = _ticks(request), _shares(dead)
+        if "note" in request.POST and self._confirmed(
+            request, DISMISS, shares, dead, chosen={"ids": ids[:MAX_NAMED]}
+        ):
+            return None
+        kept = [("action", "dismiss_selected"), *((helpers.ACTION_CHECKBOX_NAME, one) for one in ids)]
+        return self._ask(request, DISMISS, shares, kept=kept, back=request.get_full_path())
 
     def replay_matching(self, request: HttpRequest) -> HttpResponseBase:
-        """Asks with the number of each tenant, and replays what was confirmed: up to ``MAX_AT_ONCE`` at a click."""
+        return self._do_to_matching(request, REPLAY)
+
+    def dismiss_matching(self, request: HttpRequest) -> HttpResponseBase:
+        return self._do_to_matching(request, DISMISS)
+
+    def _do_to_matching(self, request: HttpRequest, deed: _Deed) -> HttpResponseBase:
+        """Asks with the number of each tenant, and does it to what was confirmed: up to ``MAX_AT_ONCE`` at a click."""
         if not self.has_operate_permission(request):
             raise PermissionDenied
         dead, more = self._matching(request)
-        shares = _shares(dead)
+        shares, chosen = _shares(dead), {"filter": request.GET.dict()}
         back = f"{reverse('admin:jobs_deadletter_changelist')}?{request.GET.urlencode()}"
-        if request.method == "POST":
-            try:
-                check_confirmation(request.POST, shares)
-            except Unconfirmed as error:
-                messages.error(request, str(error))
-            else:
-                for share in shares:
-                    self._replay(request, share, dead, chosen={"filter": request.GET.dict()})
-                return HttpResponseRedirect(back)
+        if request.method == "POST" and self._confirmed(request, deed, shares, dead, chosen=chosen):
+            return HttpResponseRedirect(back)
+        return self._ask(request, deed, shares, more=more, back=back)
+
+    def _confirmed(
+        self,
+        request: HttpRequest,
+        deed: _Deed,
+        shares: list[Share],
+        dead: QuerySet[Trigger],
+        *,
+        chosen: Mapping[str, Any],
+    ) -> bool:
+        """Whether it was confirmed as it is now; then it is done."""
+        try:
+            check_confirmation(request.POST, shares)
+            noted = {"note": read_note(request.POST)} if deed.is_noted else {}
+        except CarillonError as error:
+            messages.error(request, str(error))
+            return False
+        for share in shares:
+            self._carry_out(request, deed, share, dead, chosen=chosen, **noted)
+        return True
+
+    def _ask(
+        self,
+        request: HttpRequest,
+        deed: _Deed,
+        shares: list[Share],
+        *,
+        back: str,
+        more: bool = False,
+        kept: Sequence[tuple[str, str]] = (),
+    ) -> TemplateResponse:
         asked = {
-            "title": "Replay dead letters?" if shares else "Replay: no dead letter matches",
+            "title": deed.title if shares else f"{deed.name.capitalize()}: no dead letter matches",
+            "deed": deed,
             "shares": shares,
             "more": more,
+            "kept": kept,
+            "note": request.POST.get("note", "")[:MAX_NOTE],
+            "max_note": MAX_NOTE,
             "back": back,
             "opts": _Opts(),
         }
         return TemplateResponse(
-            request, "admin/jobs/trigger/replay.html", self.admin_site.each_context(request) | asked
+            request, "admin/jobs/trigger/dead_letters.html", self.admin_site.each_context(request) | asked
         )
+
+    def _ticked(
+        self, request: HttpRequest, queryset: QuerySet[Trigger], deed: _Deed
+    ) -> QuerySet[Trigger] | None:
+        """The dead letters that were ticked; None, and it is said why, if a click meant all pages."""
+        if request.POST.get("select_across") == "1":
+            verb = deed.name.capitalize()
+            messages.error(request, f"To {deed.name} more than a page of them, use {verb} all that match.")
+            return None
+        return queryset.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
 
     def _matching(self, request: HttpRequest) -> tuple[QuerySet[Trigger], bool]:
         """What the list shows, on all its pages: the oldest ``MAX_AT_ONCE``, and whether there are more."""
@@ -179,17 +279,17 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         beyond = dead.values_list("id", flat=True)[MAX_AT_ONCE : MAX_AT_ONCE + 1].first()
         return (dead, False) if beyond is None else (dead.filter(id__lt=beyond), True)
 
-    def _replay(
-        self, request: HttpRequest, share: Share, dead: QuerySet[Trigger], *, chosen: Mapping[str, Any]
+    def _carry_out(
+        self, request: HttpRequest, deed: _Deed, share: Share, dead: QuerySet[Trigger], **told: Any
     ) -> None:
-        """Replay a tenant's, and say how many, and whether some cannot be."""
+        """Do it to a tenant's, and say to how many, and whether some are left."""
         try:
-            count = replay_dead_letters(tenant=share.tenant, queryset=dead, chosen=chosen)
+            count = deed.act(tenant=share.tenant, queryset=dead, **told)
         except CarillonError as error:
             messages.error(request, f"{share.tenant.slug}: {error}")
             return
-        messages.success(request, f"Replayed {count:,} of {share.tenant.slug}.")
-        if skipped := dead.filter(tenant_id=share.tenant.pk)[:1].first():
+        messages.success(request, f"{deed.done} {count:,} of {share.tenant.slug}.")
+        if deed is REPLAY and (skipped := dead.filter(tenant_id=share.tenant.pk)[:1].first()):
             messages.warning(
                 request, f"Some cannot be replayed: the job of {skipped.id} is cancelled or deleted."
             )

@@ -1,7 +1,8 @@
 """Failures: the latest dead letters grouped by what they have in common, to be replayed or quietened as one.
 
 A group is told by its fingerprint, which its links carry. Each act asks first and says how many it touches: one is
-replayed as a canary, the rest and the pausing of jobs are operations, which are audited and can be stopped.
+replayed as a canary, the rest and the pausing of jobs are operations, which can be stopped. To dismiss them is done at
+once. All of it is audited.
 """
 
 from collections.abc import Mapping
@@ -15,15 +16,16 @@ from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedi
 from django.urls import reverse
 
 from jobs.actions.bulk.operations import begin_operation
-from jobs.actions.triggers import replay_trigger
+from jobs.actions.triggers import dismiss_dead_letters, replay_trigger
 from jobs.admin.shared.cells import instant_text, moment_cell, trigger_link, visible
 from jobs.admin.shared.pages import ConsolePage
 from jobs.admin.shared.shares import MAX_UNTYPED
 from jobs.admin.shared.veil import may_see_payloads
-from jobs.admin.shared.writes import read_reason
+from jobs.admin.shared.writes import read_note, read_reason
 from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.states import JobStatus
 from jobs.models import Attempt, Job
+from jobs.selection.walks import dead_letters
 from jobs.store.console.lists import MAX_DEAD, Fingerprint, failures
 from tenants.clock import database_now
 from tenants.console.reach import is_within_reach, tenants_within_reach
@@ -83,6 +85,16 @@ class FailureAct(ConsolePage):
                 replay_trigger(tenant=tenant, trigger_id=act["sample_id"])
                 messages.success(request, "Replayed one. Wait for its end before you replay the rest.")
                 return HttpResponseRedirect(reverse("admin:jobs_trigger_change", args=[act["sample_id"]]))
+            if act["verb"] == "dismiss":
+                note, chosen = read_note(request.POST), {"filter": act["wanted"]}
+                count = dismiss_dead_letters(
+                    tenant=tenant,
+                    queryset=dead_letters(act["wanted"], tenant=tenant),
+                    note=note,
+                    chosen=chosen,
+                )
+                messages.success(request, f"Dismissed {count:,} of {tenant.slug}.")
+                return back
             reason = read_reason(request.POST) if act["verb"] == "pause" else ""
             begun = begin_operation(tenant=tenant, verb=act["operation"], wanted=act["wanted"], reason=reason)
         except InvalidInput as error:
@@ -100,7 +112,7 @@ class FailureAct(ConsolePage):
         """What is asked for, as it would be done now. Raises ``Http404`` for a group that is gone, or out of reach."""
         given = self.request.GET
         alike, span, verb = _fingerprint(given), _span(given), given.get("act", "")
-        if alike is None or verb not in ("one", "rest", "pause"):
+        if alike is None or verb not in ("one", "rest", "dismiss", "pause"):
             raise Http404
         if not is_within_reach(self.request.user, alike.tenant_id):
             raise Http404
@@ -120,7 +132,7 @@ class FailureAct(ConsolePage):
         return told | {
             "count": group.count,
             "typed": group.count > MAX_UNTYPED,
-            "title": "Replay the rest",
+            "title": "Dismiss them" if verb == "dismiss" else "Replay the rest",
             "operation": "replay",
             "wanted": _alike(alike) | {"finished_after": since.isoformat()},
         }
@@ -194,8 +206,10 @@ def _told(request: HttpRequest, groups: list[Any], *, now: datetime, span: str) 
             "target": group.target,
             "span": span,
         }
-        acts = [("one", "Replay one"), ("rest", "Replay the rest")] if may_act and group.error_code else []
-        acts += [("pause", "Pause their jobs")] if may_act and may_pause and group.error_code else []
+        acts = []
+        if may_act and group.error_code:
+            acts = [("one", "Replay one"), ("rest", "Replay the rest"), ("dismiss", "Dismiss them")]
+            acts += [("pause", "Pause their jobs")] if may_pause else []
         rows.append(
             {
                 "group": group,

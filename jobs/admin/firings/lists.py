@@ -209,9 +209,8 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
     @admin.display(description="state")
     def shown_state(self, trigger: Trigger) -> str:
         asked = trigger.cancel_requested and trigger.state in UNFINISHED
-        return state_label(
-            trigger.state, trigger.reason or ("cancel asked" if asked else "held" * trigger.held)
-        )
+        why = trigger.reason or ("cancel asked" if asked else "held" * trigger.held)
+        return state_label(trigger.state, f"{why}, dismissed" if trigger.dismissed_at else why)
 
     @admin.display(description="job")
     def job_cell(self, trigger: Trigger) -> str:

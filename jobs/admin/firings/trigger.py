@@ -5,13 +5,16 @@ A trigger's page shows its attempts, and with each the way to Flower and to what
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminTextInputWidget
 
-from jobs.actions.triggers import cancel_trigger, replay_trigger
+from jobs.actions.triggers import cancel_trigger, dismiss_trigger, replay_trigger
 from jobs.admin.firings.dead_letter import DeadLetterAdmin
 from jobs.admin.firings.lists import TriggerLists
 from jobs.admin.shared.cells import (
@@ -28,15 +31,29 @@ from jobs.admin.shared.cells import (
     trigger_link,
 )
 from jobs.admin.shared.veil import may_see_payloads
-from jobs.admin.shared.writes import OperableAdmin, button
+from jobs.admin.shared.writes import OperableAdmin, button, read_note
+from jobs.core.errors import InvalidInput
 from jobs.core.policies import Priority
 from jobs.core.states import ENDED, UNFINISHED, TriggerState
 from jobs.explain import explain_trigger
 from jobs.explain.blockers import overlapped_by
 from jobs.models import Attempt, Trigger
+from jobs.shapes.operations import MAX_NOTE
 from jobs.store.effects import duplicates_prevented
 
 MAX_ATTEMPTS_SHOWN = 100
+
+
+class NoteForm(BaseDialogForm):
+    note = forms.CharField(
+        max_length=MAX_NOTE, widget=UnfoldAdminTextInputWidget, help_text="Why it needs nobody any more."
+    )
+
+    def clean_note(self) -> str:
+        try:
+            return read_note(self.cleaned_data)
+        except InvalidInput as error:
+            raise forms.ValidationError(error.errors["note"]) from None
 
 
 @admin.register(Trigger)
@@ -48,7 +65,7 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
     found_by = ("id", "job_id")
     fetched = ("job", "tenant")
     veiled = ("shown_payload", "shown_result", "shown_checkpoint")
-    actions_detail = ("replay", "cancel")
+    actions_detail = ("replay", "dismiss", "cancel")
     change_form_outer_before_template = "admin/jobs/trigger/why.html"
     change_form_outer_after_template = "admin/jobs/trigger/attempts.html"
     fieldsets = (
@@ -76,6 +93,7 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
         return [
             path("dead-letters/", wrap(dead.changelist_view), name="jobs_deadletter_changelist"),
             path("dead-letters/replay/", wrap(dead.replay_matching), name="jobs_deadletter_replay"),
+            path("dead-letters/dismiss/", wrap(dead.dismiss_matching), name="jobs_deadletter_dismiss"),
             *super().get_urls(),
         ]
 
@@ -87,6 +105,23 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
             trigger,
             lambda: replay_trigger(tenant=trigger.tenant, trigger_id=trigger.id),
             done="Replayed.",
+        )
+
+    @button(
+        "Dismiss",
+        asks="It leaves the list of dead letters and its counts. It stays dead, and may be replayed.",
+        icon="inventory_2",
+        form=NoteForm,
+        confirm="Dismiss it",
+        dismiss="Keep it on the list",
+    )
+    def dismiss(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        trigger, note = self.row(request, object_id), form.cleaned_data["note"]
+        return self.carry_out(
+            request,
+            trigger,
+            lambda: dismiss_trigger(tenant=trigger.tenant, trigger_id=trigger.id, note=note),
+            done="Dismissed.",
         )
 
     @button(
@@ -109,7 +144,8 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
         """The buttons that can succeed in the trigger's present state."""
         trigger = self.get_object(request, object_id)
-        fitting = {"replay": ENDED, "cancel": UNFINISHED}
+        dead = () if trigger is None or trigger.dismissed_at else (TriggerState.DEAD,)
+        fitting = {"replay": ENDED, "dismiss": dead, "cancel": UNFINISHED}
         return [
             action
             for action in super().get_actions_detail(request, object_id)

@@ -14,7 +14,6 @@ from jobs.core.instants import span
 from jobs.core.judgement.of_engine import DAY_SECONDS, FEED_LATE_SECONDS
 from jobs.explain.wellbeing import Condition, wellbeing
 from jobs.store.insight.metrics import MAX_AHEAD, MAX_OLDEST
-from jobs.telemetry.release import release
 
 MAX_PROCESSES = 200
 
@@ -33,7 +32,6 @@ class InstallationState(InstallationPage):
             leases_url=reverse("admin:jobs_lease_changelist"),
             processes=process_rows(found),
             releases=sorted({row.version for row in found.seen.clocks if row.version}),
-            own_release=release(),
             partitions=partition_rows(found),
             upkeep=upkeep_rows(found),
             settings=setting_rows(engine_settings()),
@@ -54,7 +52,7 @@ def lease_rows(found: Condition) -> list[dict[str, Any]]:
 
 
 def process_rows(found: Condition) -> list[dict[str, Any]]:
-    """Beats and workers that were heard of lately, with what each runs."""
+    """Beats, workers and web processes that were heard of lately, with what each runs."""
     versions = {row.name: row.version for row in found.seen.clocks}
     return [
         row | {"release": versions[row["name"]] or "not told"}

@@ -123,7 +123,7 @@ def _process_of(holder: str) -> str:
 
 
 def clock_rows(found: Condition, *, limit: int = MAX_CLOCKS) -> list[dict[str, Any]]:
-    """The clocks of beats and workers against the database's, those furthest off first."""
+    """The clocks of processes against the database's, those furthest off first."""
     return [
         {
             "name": row.name,

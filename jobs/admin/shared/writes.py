@@ -4,7 +4,7 @@ An error of ``jobs.core.errors`` becomes a message, so a click can be refused bu
 happens on the POST that confirms, which Django holds to its CSRF token.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -15,9 +15,10 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
-from jobs.core.errors import CarillonError
+from jobs.core.errors import CarillonError, InvalidInput
 from jobs.core.json_rules import check_text
 from jobs.shapes.job import MAX_REASON
+from jobs.shapes.operations import MAX_NOTE
 from tenants.console import ConsoleAdmin, back_to
 
 
@@ -55,6 +56,15 @@ def read_reason(typed: QueryDict) -> str:
     reason = typed.get("reason", "").strip()
     check_text(reason, field="reason", max_length=MAX_REASON)
     return reason
+
+
+def read_note(typed: Mapping[str, Any]) -> str:
+    """Why dead letters are dismissed, which must be said. Raises ``InvalidInput``."""
+    note = str(typed.get("note", "")).strip()
+    if not note:
+        raise InvalidInput({"note": "Is required: a sentence that says why."})
+    check_text(note, field="note", max_length=MAX_NOTE)
+    return note
 
 
 class OperableAdmin(ConsoleAdmin):

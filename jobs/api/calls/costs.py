@@ -37,9 +37,9 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
     match method, call:
         case "POST", "jobs-bulk":
             return Cost(max(1, _length(body(), "jobs")), each="job")
-        case "POST", "dead-letters-replay" if _given(body(), "ids") is not None:
+        case "POST", "dead-letters-replay" | "dead-letters-dismiss" if _given(body(), "ids") is not None:
             return Cost(max(1, _length(body(), "ids")), each="id")
-        case "POST", "dead-letters-replay" | "operations" | "job-backfill":
+        case "POST", "dead-letters-replay" | "dead-letters-dismiss" | "operations" | "job-backfill":
             return Cost(AT_LARGE)
         case "POST", "schedule-preview":
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)

@@ -4,8 +4,6 @@ Ready means the database answers: the API works without the broker, which is the
 two seconds at most. The database is asked for the time, which tells how far off this process's clock is.
 """
 
-import socket
-
 import psycopg
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
@@ -15,10 +13,9 @@ from jobs.api.problems import without_line
 from jobs.broker import broker_answers
 from jobs.explain.wellbeing import limits_exist
 from jobs.store import db
-from jobs.store.insight.clocks import Asking, Drift, Reading
+from jobs.store.insight.clocks import Asking, Reading
 
 _PATIENCE_SECONDS = 2
-_drift = Drift(name=f"web@{socket.gethostname()}")
 
 
 def livez(_: HttpRequest) -> JsonResponse:
@@ -33,8 +30,6 @@ def readyz(_: HttpRequest) -> JsonResponse:
     ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
     """
     clock, broker = database_answers(), broker_answers()
-    if clock:
-        _drift.note(clock)
     rates = clock is None or not limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
     status = "ok" if clock and broker and rates else "degraded" if clock else "unavailable"
     report = {

@@ -15,8 +15,8 @@ from jobs.models import Attempt, Trigger
 from jobs.models.trigger import DEAD_LETTERS
 from jobs.selection.filters import DeadLetterFilter, TriggerFilter
 from jobs.selection.walks import dead_letters
-from jobs.shapes.history import AttemptShape, OneTrigger, ReplayCount, TriggerShape
-from jobs.shapes.operations import NamedDeadLetters, Replay
+from jobs.shapes.history import AttemptShape, DismissCount, OneTrigger, ReplayCount, TriggerShape
+from jobs.shapes.operations import Dismissal, NamedDeadLetters, Replay
 from jobs.store.effects import duplicates_prevented
 from jobs.telemetry.traces import w3c
 
@@ -114,6 +114,27 @@ class DeadLettersView(Endpoint):
     )
     def get(self, request: Request) -> Response:
         return self.page_of(Trigger.objects.filter(DEAD_LETTERS, tenant=self.tenant))
+
+
+class DeadLettersDismissView(Endpoint):
+    @endpoint(
+        "Dismiss dead letters with a note: those named, or all that match a filter",
+        request=Dismissal,
+        responses={200: DismissCount},
+        examples=examples.DISMISS,
+        operation_id="dead_letters_dismiss",
+    )
+    def post(self, request: Request) -> Response:
+        sent = Dismissal.read(self.body()).root
+        if isinstance(sent, NamedDeadLetters):
+            ids = actions.dismiss_triggers(tenant=self.tenant, trigger_ids=sent.ids, note=sent.note)
+            dismissed = len(ids)
+        else:
+            matching = dead_letters(sent.filter, tenant=self.tenant)
+            dismissed = actions.dismiss_dead_letters(
+                tenant=self.tenant, queryset=matching, note=sent.note, chosen={"filter": sent.filter}
+            )
+        return Response(DismissCount.of({"dismissed": dismissed}))
 
 
 class DeadLettersReplayView(Endpoint):

@@ -18,7 +18,8 @@ WITH fact AS MATERIALIZED (
            tenant.disabled_types, tenant.circuit_breaker
     FROM (
         SELECT id, job_id, tenant_id, job_type, priority, scheduled_for, due_at, state, reason, held, parked, parked_until,
-               parked_for, fence, attempt_count, budget_start, worker, lease_expires_at, cancel_requested, queued_at, started_at, finished_at
+               parked_for, fence, attempt_count, budget_start, worker, lease_expires_at, cancel_requested, queued_at, started_at, finished_at,
+               dismissed_at, dismissed_by, dismissed_note
         FROM jobs_trigger WHERE id = %(id)s AND tenant_id = %(tenant_id)s) t, LATERAL (
         SELECT status, status_reason, paused_until, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
                concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window

@@ -130,9 +130,19 @@ UPDATE jobs_trigger t SET
     parked_until = NULL, budget_start = t.attempt_count, crash_count = 0, replay_count = t.replay_count + 1, cancel_requested = false,
     cancel_reason = '', worker = '', progress = NULL, trace = %(trace)s,
     result = NULL, queued_at = NULL, started_at = NULL, finished_at = NULL,
+    dismissed_at = NULL, dismissed_by = '', dismissed_note = '',
     job_version = j.version, job_type = j.job_type, priority = j.priority
 FROM jobs_job j
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s
   AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled')
   AND j.id = t.job_id AND j.deleted_at IS NULL AND j.status <> 'cancelled'
 RETURNING t.id, t.tenant_id, t.job_type;
+
+-- name: dismiss
+-- Take dead letters out of the lists and counts of dead letters, with a note. They stay dead, and may be replayed.
+-- locks: trigger rows, waits (request)
+-- index: primary key
+-- returns: id
+UPDATE jobs_trigger SET dismissed_at = carillon_clock(), dismissed_by = %(by)s, dismissed_note = %(note)s
+WHERE id = ANY(%(ids)s::uuid[]) AND tenant_id = %(tenant_id)s AND state = 'dead' AND dismissed_at IS NULL
+RETURNING id;

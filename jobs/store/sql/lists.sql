@@ -79,20 +79,20 @@ FROM unnest(%(job_ids)s::uuid[]) AS wanted(job_id), LATERAL (
 ORDER BY wanted.job_id, latest.scheduled_for;
 
 -- name: failures
--- The latest dead letters since then, of all tenants or of these, grouped by what they have in common: the tenant, the
+-- The latest dead letters since then that nobody dismissed, of all tenants or of these, grouped by what they have in common: the tenant, the
 -- type, the last attempt's error code and HTTP status, and the job's target. What an attempt began before its trigger was
 -- last started is not looked at, so that of the attempts' partitions few are.
--- index: trigger_died, trigger_died_of_tenant, jobs_attempt_trigger, primary key of jobs_job
+-- index: trigger_letter_died, trigger_letter_of_tenant, jobs_attempt_trigger, primary key of jobs_job
 -- returns: tenant_id, job_type, error_code, http_status, target, count, jobs, first_at, last_at, sample_id; the most first
 WITH dead AS MATERIALIZED (
     (SELECT id, tenant_id, job_id, job_type, finished_at, coalesce(started_at, created_at) AS begun_at FROM jobs_trigger
-     WHERE %(tenant_ids)s::bigint[] IS NULL AND phase = 'dead' AND finished_at >= %(since)s::timestamptz
+     WHERE %(tenant_ids)s::bigint[] IS NULL AND phase = 'dead' AND dismissed_at IS NULL AND finished_at >= %(since)s::timestamptz
      ORDER BY finished_at DESC LIMIT %(limit)s)
     UNION ALL
     (SELECT died.* FROM unnest(coalesce(%(tenant_ids)s::bigint[], '{}')) AS tenant(id), LATERAL (
         SELECT t.id, t.tenant_id, t.job_id, t.job_type, t.finished_at, coalesce(t.started_at, t.created_at) AS begun_at
         FROM jobs_trigger t
-        WHERE t.tenant_id = tenant.id AND t.phase = 'dead' AND t.finished_at >= %(since)s::timestamptz
+        WHERE t.tenant_id = tenant.id AND t.phase = 'dead' AND t.dismissed_at IS NULL AND t.finished_at >= %(since)s::timestamptz
         ORDER BY t.tenant_id DESC, t.finished_at DESC LIMIT %(limit)s) died
      ORDER BY died.finished_at DESC LIMIT %(limit)s)
 ), told AS (

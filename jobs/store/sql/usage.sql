@@ -77,12 +77,14 @@ SELECT tenant_id, count(*) AS count FROM jobs_trigger
 WHERE tenant_id = ANY(%(tenant_ids)s::bigint[]) AND phase = 'in_flight' GROUP BY tenant_id;
 
 -- name: deaths
--- How many dead letters some tenants have of the triggers made since %(after)s, each counted to %(limit)s.
--- index: trigger_dead
+-- How many dead letters that nobody dismissed some tenants have of the triggers made since %(after)s, each counted to
+-- %(limit)s.
+-- index: trigger_dead_letter
 -- returns: tenant_id, count
 SELECT whose.id AS tenant_id, counted.count FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
     SELECT count(*) AS count FROM (
-        SELECT FROM jobs_trigger t WHERE t.tenant_id = whose.id AND t.phase = 'dead' AND t.id >= %(after)s::uuid
+        SELECT FROM jobs_trigger t
+        WHERE t.tenant_id = whose.id AND t.phase = 'dead' AND t.dismissed_at IS NULL AND t.id >= %(after)s::uuid
         ORDER BY t.id DESC LIMIT %(limit)s) d) counted;
 
 -- name: failing_jobs

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from jobs.store import db
 from jobs.store.events import Place
-from jobs.store.trail.actor import ENGINE, Actor, ActorKind, acting_as, identify, present_actor
+from jobs.store.trail.actor import ENGINE, Actor, ActorKind, acting_as, identify, present_actor, present_name
 
 __all__ = (
     "ENGINE",
@@ -21,6 +21,7 @@ __all__ = (
     "page",
     "page_of_object",
     "present_actor",
+    "present_name",
     "purge",
 )
 _SQL = db.queries("trail")
@@ -67,7 +68,7 @@ def note(
     the values are not kept.
     """
     kept = {
-        what: told if told and len(json.dumps(told, default=str)) <= _MAX_LENGTH else None
+        what: told if told and len(json.dumps(told, default=str, ensure_ascii=False)) <= _MAX_LENGTH else None
         for what, told in changes.items()
     }
     _SQL["note"](

@@ -104,6 +104,12 @@ def present_actor() -> Actor | None:
     return _of_thread.get() or _of_process
 
 
+def present_name() -> str:
+    """Who acts, as it is stored beside what was done."""
+    actor = present_actor()
+    return actor.name[:200] if actor else "unknown"
+
+
 def sign_statements() -> None:
     """Tell the database who acts, on every connection this process makes from here on. May be repeated."""
     connection_created.connect(_settle, dispatch_uid="carillon-actor")

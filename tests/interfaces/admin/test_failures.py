@@ -134,6 +134,20 @@ class TestActs:
         assert set(jobs.values_list("status", "status_reason")) == {("paused", "Incident 42.")}
         assert bystander.status == "active"
 
+    def test_dismiss_the_group_with_a_note_and_no_other(
+        self, world: World, failing: list[Trigger], operator: Client
+    ) -> None:
+        other = factories.make_trigger(failing[0].job, "dead")
+        factories.make_attempt(other, "failed", error_code="http_404", http_status=404)
+        url = act_url(operator, "Dismiss them")
+        assert "3 dead letters of tenant" in operator.get(url).content.decode()
+        for refused in ("", "x" * 501, "\N{RIGHT-TO-LEFT OVERRIDE}"):
+            assert "note: " in said(operator.post(url, {"note": refused}))
+        assert "Dismissed 3 of " in said(operator.post(url, {"note": "Incident 42."}))
+        dismissed = Trigger.objects.filter(dismissed_note="Incident 42.")
+        assert {one.id for one in dismissed} == {one.id for one in failing}
+        assert [row["group"].count for row in operator.get(PAGE).context["groups"]] == [1, 1]
+
     def test_want_the_tenant_typed_where_they_touch_many(
         self, failing: list[Trigger], operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -167,7 +181,7 @@ class TestActs:
     ) -> None:
         client = bound(world.tenant)
         assert [row["group"].tenant_id for row in client.get(PAGE).context["groups"]] == [world.tenant.id]
-        for title in ("Replay one", "Replay the rest", "Pause their jobs"):
+        for title in ("Replay one", "Replay the rest", "Dismiss them", "Pause their jobs"):
             url = act_url(operator, title)
             assert (client.get(url).status_code, client.post(url).status_code) == (404, 404)
         assert factories.states(failing) == ["dead"] * 3

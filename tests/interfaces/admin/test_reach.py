@@ -23,7 +23,7 @@ from tenants.actions import create_api_key
 from tenants.models import ApiKey, OperatorBounds, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
-from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs, open_breaker
+from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs, open_breaker, press
 
 pytestmark = pytest.mark.django_db
 MARK = "foreign-"
@@ -224,12 +224,20 @@ class TestLists:
         dead = world.foreign["jobs_trigger"]
         for model, action in (
             ("jobs_deadletter", "replay_selected"),
+            ("jobs_deadletter", "dismiss_selected"),
             ("jobs_deadletter", "delete_selected"),
             ("tenants_apikey", "delete_selected"),
             ("auth_user", "sign_out_everywhere"),
         ):
             sent = {"action": action, "_selected_action": [str(dead.pk)], "select_across": "1", "post": "yes"}
             bound.post(reverse(f"admin:{model}_changelist"), sent)
+        ticked = {"action": "dismiss_selected", "_selected_action": [str(dead.pk)], "note": "x"}
+        bound.post(reverse("admin:jobs_deadletter_changelist"), ticked | {f"confirmed_{dead.tenant_id}": 9})
+        press(bound, "jobs_trigger_dismiss", dead, note="x")
+        bound.post(
+            f"{reverse('admin:jobs_deadletter_dismiss')}?q={dead.pk}",
+            {f"confirmed_{dead.tenant_id}": 9, "note": "x"},
+        )
         url = reverse("admin:jobs_deadletter_replay")
         confirm_shares(bound, f"{url}?q={dead.pk}")
         bound.post(url, {f"confirmed_{dead.tenant_id}": 9})

@@ -76,6 +76,19 @@ class TestTriggerPage:
         press(operator, "jobs_trigger_cancel", world.dead)
         assert factories.state_of(world.dead) == ("cancelled", "requested")
 
+    def test_dismisses_one_with_a_note(self, world: World, operator: Client) -> None:
+        url = reverse("admin:jobs_trigger_dismiss", args=[world.dead.id])
+        for refused in ("", " ", "x" * 501, "\N{RIGHT-TO-LEFT OVERRIDE}"):
+            press(operator, "jobs_trigger_dismiss", world.dead, note=refused)
+            assert not Trigger.objects.filter(dismissed_at__isnull=False).exists()
+        press(operator, "jobs_trigger_dismiss", world.dead, note="The host is gone.")
+        world.dead.refresh_from_db()
+        assert (world.dead.state, world.dead.dismissed_note) == ("dead", "The host is gone.")
+        page = operator.get(reverse("admin:jobs_trigger_change", args=[world.dead.id])).content.decode()
+        assert "root dismissed it at " in page
+        assert "jobs_trigger_dismiss" not in page
+        assert url not in page
+
 
 class TestVisible:
     @given(st.text())
@@ -113,6 +126,32 @@ class TestDeadLetters:
         selected = [str(world.dead.id), str(others["skipped"].id)]
         operator.post(self.url, {"action": "replay_selected", "_selected_action": selected, "index": "0"})
         assert self.states(world.dead, *others.values()) == ["pending", "dead", "dead", "running", "skipped"]
+
+    def test_dismisses_the_selected_once_a_note_is_given(
+        self, world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        selected = [str(world.dead.id), str(others["skipped"].id)]
+        sent: dict[str, Any] = {"action": "dismiss_selected", "_selected_action": selected, "index": "0"}
+        page = operator.post(self.url, sent).content.decode()
+        assert f'value="{world.dead.id}"' in page
+        confirmed = {**sent, f"confirmed_{world.tenant.id}": "1"}
+        assert "Is required" in operator.post(self.url, confirmed | {"note": " "}).content.decode()
+        assert not Trigger.objects.filter(dismissed_at__isnull=False).exists()
+        assert operator.post(self.url, confirmed | {"note": "Mended since."}).status_code == 302
+        assert [one.id for one in Trigger.objects.filter(dismissed_note="Mended since.")] == [world.dead.id]
+        listed = {one.id for one in operator.get(self.url).context["cl"].result_list}
+        assert listed == {others["poison"].id, others["foreign"].id}
+
+    def test_dismisses_all_that_match_and_nothing_else(
+        self, world: World, others: dict[str, Trigger], operator: Client
+    ) -> None:
+        query = f"?reason=poison&tenant__id__exact={world.tenant.id}"
+        link = operator.get(self.url + query).context["actions_list"][1]["path"]
+        assert "Nothing was done" in operator.post(link, {"note": "Mended since."}).content.decode()
+        sent = {f"confirmed_{world.tenant.id}": "1", "note": "Mended since."}
+        said = operator.post(link, sent, follow=True).content.decode()
+        assert f"Dismissed 1 of {world.tenant.slug}." in said
+        assert [one.id for one in Trigger.objects.filter(dismissed_by="root")] == [others["poison"].id]
 
     @pytest.mark.parametrize(
         ("query", "states"),

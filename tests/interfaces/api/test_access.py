@@ -64,6 +64,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "attempts/<uuid:attempt_id>"): (None, 200),
     ("GET", "dead-letters"): (None, 200),
     ("POST", "dead-letters/replay"): ({"filter": {}}, 200),
+    ("POST", "dead-letters/dismiss"): ({"filter": {}, "note": "Mended since."}, 200),
     ("GET", "operations"): (None, 200),
     ("POST", "operations"): ({"verb": "pause", "filter": {}}, 202),
     ("GET", "operations/<uuid:operation_id>"): (None, 200),
@@ -351,11 +352,13 @@ class TestAnOutsider:
             assert response.status_code == 200
             assert not any(found in response.content.decode() for found in ids)
 
-    def test_replays_no_foreign_dead_letter(self, owner: Caller, outsider: Caller) -> None:
+    @pytest.mark.parametrize("deed", ["replay", "dismiss"])
+    def test_touches_no_foreign_dead_letter(self, deed: str, owner: Caller, outsider: Caller) -> None:
         dead = make_trigger(make_job(owner.tenant), "dead")
         before = _everything()
         for body in ({"ids": [str(dead.id)]}, {"filter": {"job": str(dead.job_id)}}):
-            answer = outsider.post("/dead-letters/replay", body)
+            note = {"note": "Mended since."} if deed == "dismiss" else {}
+            answer = outsider.post(f"/dead-letters/{deed}", {**body, **note})
             assert str(dead.id) not in answer.content.decode() or answer.status_code >= 400
             assert _everything() == before
 

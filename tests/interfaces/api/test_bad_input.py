@@ -243,8 +243,22 @@ class TestActions:
     def test_refuse_a_replay_of_who_knows_what(self, owner: Caller, body: Any, field: str) -> None:
         dead = make_trigger(make_job(owner.tenant), "dead")
         assert faulty_fields(owner.post("/dead-letters/replay", body)) == {field}
+        noted = {"note": "Mended since.", **body} if isinstance(body, dict) else body
+        assert faulty_fields(owner.post("/dead-letters/dismiss", noted)) == {field}
         dead.refresh_from_db()
-        assert dead.state == "dead"
+        assert (dead.state, dead.dismissed_at) == ("dead", None)
+
+    @pytest.mark.parametrize(
+        "note", [None, "", " ", 5, "x" * 501, "two\nlines", "\N{RIGHT-TO-LEFT OVERRIDE}"]
+    )
+    def test_refuse_a_dismissal_without_a_note_of_one_line(self, owner: Caller, note: Any) -> None:
+        dead = make_trigger(make_job(owner.tenant), "dead")
+        for meant in ({"ids": [str(dead.id)]}, {"filter": {}}):
+            sent = {**meant, "note": note}
+            assert faulty_fields(owner.post("/dead-letters/dismiss", sent)) == {"note"}
+            assert faulty_fields(owner.post("/dead-letters/dismiss", meant)) == {"note"}
+        dead.refresh_from_db()
+        assert dead.dismissed_at is None
 
 
 class TestLists:

@@ -34,12 +34,12 @@ PAGES: dict[str, str] = {
     "/attempts?error_code=timeout&state=timed_out&job_type=noop&http_status=503": "jobs_attempt_failed",
     "/attempts?job={job}": "jobs_attempt_job",
     "/attempts?job={job}&state=failed": "jobs_attempt_job",
-    "/dead-letters": "trigger_dead",
-    "/dead-letters?error_code=timeout": "trigger_dead",
-    "/dead-letters?http_status=503": "trigger_dead",
-    "/dead-letters?target=api.example": "trigger_dead",
-    "/dead-letters?finished_after=2020-01-01T00:00:00Z": "trigger_dead",
-    "/dead-letters?finished_before=2090-01-01T00:00:00Z&http_status=503&target=api.example": "trigger_dead",
+    "/dead-letters": "trigger_dead_letter",
+    "/dead-letters?error_code=timeout": "trigger_dead_letter",
+    "/dead-letters?http_status=503": "trigger_dead_letter",
+    "/dead-letters?target=api.example": "trigger_dead_letter",
+    "/dead-letters?finished_after=2020-01-01T00:00:00Z": "trigger_dead_letter",
+    "/dead-letters?finished_before=2090-01-01T00:00:00Z&http_status=503&target=api.example": "trigger_dead_letter",
 }
 
 

@@ -165,6 +165,22 @@ class TestDeadLetters:
         assert owner.post("/dead-letters/replay", {"filter": {}}).json() == {"replayed": 1}
         assert states([exhausted, foreign]) == ["pending", "dead"]
 
+    def test_are_dismissed_by_id_and_by_filter(self, owner: Caller, outsider: Caller) -> None:
+        job = make_job(owner.tenant)
+        named, matching, kept = (make_trigger(job, "dead", reason=r) for r in ("lost", "poison", "exhausted"))
+        foreign = make_trigger(make_job(outsider.tenant), "dead", reason="poison")
+        asked = {"ids": [str(named.id), str(foreign.id)], "note": "The host is gone."}
+        assert owner.post("/dead-letters/dismiss", asked).json() == {"dismissed": 1}
+        asked = {"filter": {"reason": "poison"}, "note": "Mended since."}
+        assert owner.post("/dead-letters/dismiss", asked).json() == {"dismissed": 1}
+        assert ids_of(owner.get("/dead-letters")) == [str(kept.id)]
+        assert ids_of(outsider.get("/dead-letters")) == [str(foreign.id)]
+        told = {one["id"]: one for one in owner.get("/triggers?state=dead").json()["results"]}
+        assert told[str(kept.id)]["dismissed_at"] is None
+        assert told[str(matching.id)]["dismissed_note"] == "Mended since."
+        assert told[str(named.id)]["dismissed_by"].startswith("ck_")
+        assert owner.post("/dead-letters/replay", {"filter": {}}).json() == {"replayed": 1}
+
 
 class TestJobTypes:
     def test_are_listed_with_the_schema_of_their_payload(self, owner: Caller) -> None:
