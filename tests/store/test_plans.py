@@ -6,6 +6,7 @@ analyzed, never analyzed, and analyzed while it looked quite different.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -796,11 +797,13 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
 }
 
 
-def fill(shares: dict[str, int]) -> None:
+def fill(shares: dict[str, int], *, announced: bool = True) -> None:
     """Jobs, and triggers in the given shares of a hundred, with an attempt for each that was started."""
     tenants = [factories.make_tenant().id for _ in range(TENANTS)]
     template = factories.make_job()
     trigger = factories.make_trigger(template)
+    if not announced:
+        Trigger.objects.update(announced_at=None)
     columns = [
         f.column
         for f in Job._meta.concrete_fields
@@ -899,6 +902,21 @@ def plan_of(query: db.Query, parameters: dict[str, Any]) -> dict[str, Any]:
     return plan
 
 
+def generic_plan_of(query: db.Query, parameters: dict[str, Any]) -> dict[str, Any]:
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", query.sql)))
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", query.sql).replace("%%", "%")
+    values = ", ".join(f"%({name})s" for name in names)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        cursor.execute(f"PREPARE kept AS {text}")
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE kept{f'({values})' if names else ''}", parameters)
+        [found] = cursor.fetchone()
+        cursor.execute("DEALLOCATE kept")
+    [explained] = json.loads(found) if isinstance(found, str) else found
+    plan: dict[str, Any] = explained["Plan"]
+    return plan
+
+
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
@@ -935,6 +953,14 @@ def whole_reads(plan: dict[str, Any], tables: set[str], leading: dict[str, str])
         if leading.get(n.get("Index Name"), "") not in n.get("Index Cond", "")
     ]
     return [name for name in scanned if name in tables] + walked
+
+
+def most_rows(plan: dict[str, Any]) -> int:
+    """How many triggers the plan expects to read in one place, if no limit ends it sooner."""
+    if plan["Node Type"] == "Limit":
+        return 0
+    own = plan["Plan Rows"] if plan.get("Relation Name") == "jobs_trigger" else 0
+    return max([own, *map(most_rows, plan.get("Plans", []))])
 
 
 def offenders() -> dict[str, list[str]]:
@@ -990,6 +1016,25 @@ class TestPlans:
             model.objects.all().delete()
         fill(MIXED)
         assert offenders() == {}
+
+
+class TestKeptPlans:
+    """They are made once, for no parameters in particular, and serve whatever comes."""
+
+    @pytest.mark.parametrize("analyzed", [True, False])
+    def test_expect_few_triggers_whatever_waits(self, analyzed: bool) -> None:
+        """As beside very many jobs: all that waits was made ahead of its time, and nothing of it announced."""
+        fill({"pending": 100}, announced=False)
+        if analyzed:
+            analyze(*BIG)
+        taken = sample()
+        expected = {
+            name: most_rows(generic_plan_of(query, PARAMETERS[name](taken)))
+            for name, query in db.all_queries().items()
+            if "plan" in query.headers
+        }
+        assert expected.keys() >= {"dispatch.news"}
+        assert {name: rows for name, rows in expected.items() if rows > TRIGGERS / 10} == {}
 
 
 class TestTheLatestOfAJob:

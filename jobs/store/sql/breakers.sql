@@ -9,8 +9,8 @@
 -- changed_at, now, probe_in_flight
 SELECT b.id, b.tenant_id, b.target, b.state, b.failures, b.successes, b.window_ends_at, b.openings, b.probe_at, b.probe_id,
        b.changed_at, carillon_now() AS now,
-       b.probe_id IS NOT NULL AND EXISTS (
-           SELECT FROM jobs_trigger p WHERE p.id = b.probe_id AND p.phase = 'in_flight') AS probe_in_flight
+       -- As a value: of an EXISTS the planner makes a list of all that is in flight.
+       coalesce((SELECT p.phase = 'in_flight' FROM jobs_trigger p WHERE p.id = b.probe_id), false) AS probe_in_flight
 FROM unnest(%(tenant_ids)s::bigint[], %(targets)s::text[]) AS w(tenant_id, target), LATERAL (
     SELECT * FROM jobs_breaker WHERE tenant_id = w.tenant_id AND target = w.target OFFSET 0) b;
 
