@@ -46,6 +46,9 @@ GIVE_UP_SECONDS = 10.0
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
 MISSED_EVERY_SECONDS = 0.25
+#: From one look for jobs that enter the look-ahead window, and for what is to be caught up, to the next: a few lumps a
+#: second cost half of what a look beside each turn does.
+LOOK_SECONDS = 0.1
 MISSED_BATCH = 1000
 #: How long catch-up may keep other steps of its thread waiting.
 CATCH_UP_BUDGET = timedelta(milliseconds=75)
@@ -111,14 +114,23 @@ class Cycle:
         lead = Step("lead", self._lead, budget=second, longest_rest=1.0)
         inherit = Step("inherit", self._inherit)
         dispatching = Step("dispatch", self._dispatch, budget=MAX_STEP, longest_rest=1.0)
+        # Stepped by hand, each is done in each turn.
+        looks, blocked = (LOOK_SECONDS, BLOCKED_SECONDS) if abreast else (0.0, 0.0)
         firing = [
             Step("queues", self._open_queues, every=1.0, budget=second),
             Step("release", self._release, budget=second),
-            Step("unpark", self._unpark, budget=second),
-            Step("targets", self._release_targets, again=BLOCKED_SECONDS, budget=second),
-            Step("materialize", self._materialize, budget=MAX_STEP),
+            Step("unpark", self._unpark, every=blocked, budget=second, share=1.0),
+            Step(
+                "targets",
+                self._release_targets,
+                every=blocked,
+                share=1.0,
+                again=BLOCKED_SECONDS,
+                budget=second,
+            ),
+            Step("materialize", self._materialize, every=looks, budget=MAX_STEP, share=1.0),
         ]
-        catching_up = Step("catch-up", self._catch_up)
+        catching_up = Step("catch-up", self._catch_up, every=looks, share=1.0)
         upkeep = [
             Step("clock", self._measure),
             Step("missed", self._end_missed, every=MISSED_EVERY_SECONDS, budget=MAX_STEP),

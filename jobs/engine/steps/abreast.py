@@ -65,6 +65,8 @@ class Abreast:
                 if leadership is None or self._closing:
                     db.disconnect()
                     return PASS_SECONDS
+                if step.seconds_until_due():
+                    continue
                 db.bound(statements=step.budget)
                 step.turn(leadership)
         except db.DISCONNECTED as error:

@@ -37,8 +37,9 @@ class Step:
     """One step. ``work`` is given the leadership, and says whether more of it could be done at once; it may be repeated
     whatever became of it.
 
-    ``every``: seconds between two runs; 0: at each turn. ``again``: the same while there is more. ``budget``: what the
-    database may take for each of its statements, and the whole step without being slow.
+    ``every``: seconds between two runs; 0: at each turn. ``share``: the most of the time that it takes then. ``again``:
+    the seconds while there is more. ``budget``: what the database may take for each of its statements, and the whole
+    step without being slow.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Step:
         *,
         every: float = 0.0,
         again: float = 0.0,
+        share: float = MAX_SHARE,
         budget: timedelta = timedelta(seconds=2),
         longest_rest: float = MAX_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
@@ -56,7 +58,7 @@ class Step:
         self.budget = budget
         self.more = False
         self._work = work
-        self._every, self._again, self._longest_rest = every, again, longest_rest
+        self._every, self._share, self._again, self._longest_rest = every, share, again, longest_rest
         self._monotonic = monotonic
         self._due_at = 0.0
         self._in_a_row = self._failures = 0
@@ -128,7 +130,7 @@ class Step:
         """Seconds from one beginning to the next, where nothing more is to do."""
         if not self._every:
             return 0.0
-        return max(self._every, min(took / MAX_SHARE, self._longest_rest))
+        return max(self._every, min(took / self._share, self._longest_rest))
 
     def _took(self, began: float) -> float:
         took = self._monotonic() - began

@@ -135,10 +135,11 @@ class Batch:
         )
 
     def _run_one_by_one(self, calls: list[_Call]) -> None:
+        ours = db.in_transaction()  # the caller's, as in tests that are rolled back; never in a worker
         with alarms():
             for ctx, row in calls:
                 self._make_sure()
-                self._take_outcome(ctx, self._refusal(ctx) or self._call(ctx, row.payload))
+                self._take_outcome(ctx, self._refusal(ctx) or self._call(ctx, row.payload, ours=ours))
 
     def _write_outcomes(self) -> None:
         db.until_connected(self._finisher.flush, patience_seconds=self._patience_seconds, what="finish")
@@ -171,10 +172,9 @@ class Batch:
             return Outcome("cancelled", error_message="Cancelled before its handler started.")
         return None
 
-    def _call(self, ctx: Context, payload: dict[str, Any]) -> Outcome:
+    def _call(self, ctx: Context, payload: dict[str, Any], *, ours: bool) -> Outcome:
         self._allow(ctx)
         self._at_work = ctx
-        ours = db.in_transaction()  # the caller's, as in tests that are rolled back; never in a worker
         with carrying(ctx):
             outcome = run_sync(self.job_type, ctx, payload)
         self._at_work = None
