@@ -56,6 +56,8 @@ def own_environment(environment: Mapping[str, str], *, data_dir: Path) -> dict[s
         "CARILLON_DATA_DIR": str(data_dir.expanduser().resolve()),
         # Only the demo's own workers may call loopback: the receiver lives there.
         "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8,::1/128",
+        # So that the page can be tried.
+        "CARILLON_SECOND_FACTOR": "optional",
     }
 
 

@@ -32,3 +32,9 @@ def chromium() -> Iterator[webdriver.Chrome]:
         yield driver
     finally:
         driver.quit()
+
+
+def theme(browser: webdriver.Chrome, name: str) -> None:
+    """Have the console look ``light`` or ``dark``, and wait until it does."""
+    browser.execute_script("Alpine.$data(document.documentElement).adminTheme = arguments[0]", name)
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")

@@ -1,6 +1,6 @@
-"""Takes the pictures in ``docs/images`` from a running demo::
+"""Takes the pictures in ``docs/images``, each in the light and in the dark, from a running demo::
 
-    CARILLON_SECOND_FACTOR=optional make demo    # prints the address and the password
+    make demo    # prints the address and the password
     python -m tests.browser.screenshots http://127.0.0.1:8000 PASSWORD
 
 Looks for a trigger of a flaky job that needed more than one attempt, so let the demo run for a minute first.
@@ -14,7 +14,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.browser.chromium import HEIGHT, WIDTH, chromium
+from tests.browser.chromium import HEIGHT, WIDTH, chromium, theme
 
 IMAGES = Path(__file__).parent.parent.parent / "docs" / "images"
 #: Fits the pictures into the repository; the console has few colours.
@@ -31,6 +31,22 @@ PAGES = {
     "workers": "workers/",
     "installation": "installation/",
     "second-factor": "second-factor/",
+    "attempts": "jobs/attempt/",
+    "audit-trail": "jobs/change/",
+    "breakers": "jobs/breaker/",
+    "leases": "jobs/lease/",
+    "operations": "jobs/operation/",
+    "job-types": "jobs/queue/",
+    "targets": "jobs/targetrule/",
+    "levers": "jobs/installation/",
+    "playbooks": "playbooks/",
+    "search": "search/?s=flaky",
+    "tenants": "tenants/tenant/",
+    "api-keys": "tenants/apikey/",
+    "secrets": "tenants/secret/",
+    "sessions": "tenants/operatorsession/",
+    "operators": "auth/user/",
+    "groups": "auth/group/",
 }
 
 
@@ -53,6 +69,10 @@ def main() -> None:
         driver.get(f"{options.url}/admin/jobs/job/")
         driver.find_element(By.LINK_TEXT, options.job).click()
         take(driver, "job")
+        page = driver.current_url
+        driver.find_element(By.CSS_SELECTOR, "a[href$='/versions/']").click()
+        take(driver, "job-versions")
+        driver.get(page)
         driver.find_element(
             By.XPATH,
             "//table[@id='recent-triggers']//tr[contains(., '2 attempts') or contains(., '3 attempts')]//a",
@@ -74,6 +94,7 @@ def take_form(driver: Chrome, url: str) -> None:
 
 def log_in(driver: Chrome, url: str, password: str) -> None:
     driver.get(f"{url}/admin/login/?next=/admin/")
+    take(driver, "sign-in")
     driver.find_element(By.NAME, "username").send_keys("admin")
     driver.find_element(By.NAME, "password").send_keys(password)
     driver.find_element(By.CSS_SELECTOR, "form [type=submit]").click()
@@ -98,9 +119,12 @@ def take(driver: Chrome, name: str) -> None:
         "mobile": False,
     }
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    path = IMAGES / f"{name}.png"
-    driver.save_screenshot(str(path))
-    Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    driver.execute_script("window.scrollTo(0, 0)")
+    for scheme, path in (("light", IMAGES / f"{name}.png"), ("dark", IMAGES / f"{name}-dark.png")):
+        theme(driver, scheme)
+        driver.save_screenshot(str(path))
+        Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    theme(driver, "light")
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

@@ -7,11 +7,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from selenium.webdriver import Chrome
+from selenium.webdriver import Chrome, Keys
+from selenium.webdriver.common.by import By
 from selenium_axe_python import Axe
 
 from jobs.admin.urls import urlpatterns
-from tests.browser.chromium import HEIGHT, WIDTH
+from scheduler_project.environment import Oidc
+from tenants import second_factor
+from tests.browser.chromium import HEIGHT, WIDTH, theme
 from tests.interfaces.admin.world import NOBODYS, PAGES, World
 
 NARROW = 390
@@ -57,14 +60,24 @@ def grave(browser: Chrome, options: object, *, without: list[str]) -> list[str]:
     ]
 
 
-def theme(browser: Chrome, name: str) -> None:
-    browser.execute_script("Alpine.$data(document.documentElement).adminTheme = arguments[0]", name)
-    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-
-
 def width(browser: Chrome, pixels: int) -> None:
     size = {"width": pixels, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def looked_at(browser: Chrome, *, without: list[str]) -> list[str]:
+    """What is grave on the open page, light and dark, wide and narrow."""
+    width(browser, WIDTH)
+    Axe(browser).inject()
+    theme(browser, "light")
+    found = [f"wide light {each}" for each in grave(browser, ALL, without=without)]
+    theme(browser, "dark")
+    found += [f"wide dark {each}" for each in grave(browser, COLOURS, without=without)]
+    width(browser, NARROW)
+    theme(browser, "dark")  # and wait until the page has heard of its width
+    found += [f"narrow dark {each}" for each in grave(browser, SIZES, without=without)]
+    theme(browser, "light")
+    return [*found, *(f"narrow light {each}" for each in grave(browser, SIZES, without=without))]
 
 
 @pytest.fixture
@@ -90,22 +103,37 @@ class TestEveryPage:
         """Errors of scripts and reports of the Content-Security-Policy are looked for by ``operator``."""
         browser, found, hosts = at_rest, [], set()
         for page in pages(World()):
-            width(browser, WIDTH)
             browser.get(live_server.url + page)
-            axe = Axe(browser)
-            axe.inject()
             # The menu is the same everywhere.
             without = ["#nav-sidebar"] if page != reverse("admin:index") else []
-            theme(browser, "light")
-            found += [f"{page} wide light {each}" for each in grave(browser, ALL, without=without)]
-            theme(browser, "dark")
-            found += [f"{page} wide dark {each}" for each in grave(browser, COLOURS, without=without)]
-            width(browser, NARROW)
-            theme(browser, "dark")  # and wait until the page has heard of its width
-            found += [f"{page} narrow dark {each}" for each in grave(browser, SIZES, without=without)]
+            found += [f"{page} {each}" for each in looked_at(browser, without=without)]
             loaded = browser.execute_script(
                 "return performance.getEntriesByType('resource').map((e) => e.name)"
             )
             hosts |= {urlsplit(name).netloc for name in loaded if name.startswith("http")}
         assert found == [], "\n".join(found)
         assert hosts == {urlsplit(live_server.url).netloc}
+
+
+class TestSigningIn:
+    def test_is_fit_for_all_people(self, at_rest: Chrome, live_server, settings) -> None:
+        """The password's page with a provider's button, the code's, and the one that sets a second factor up."""
+        settings.SECOND_FACTOR = "optional"
+        settings.OIDC = Oidc("https://id.example.org", "carillon", "secret", "Example ID")
+        operator = User.objects.get(username="root")
+        at_rest.get(f"{live_server.url}/admin/second-factor/")
+        found = [f"set up: {each}" for each in looked_at(at_rest, without=["#nav-sidebar"])]
+        operator.set_password("a long password")
+        operator.save()
+        secret = second_factor.new_secret()
+        code = second_factor.code_at(secret, second_factor.present_step())
+        assert second_factor.set_up(operator=operator, secret=secret, code=code)
+        at_rest.delete_all_cookies()
+        at_rest.get(f"{live_server.url}/admin/login/")
+        assert "Example ID" in at_rest.find_element(By.TAG_NAME, "body").text
+        found += [f"password: {each}" for each in looked_at(at_rest, without=[])]
+        at_rest.find_element(By.NAME, "username").send_keys("root")
+        at_rest.find_element(By.NAME, "password").send_keys("a long password", Keys.ENTER)
+        at_rest.find_element(By.NAME, "code")
+        found += [f"code: {each}" for each in looked_at(at_rest, without=[])]
+        assert found == [], "\n".join(found)

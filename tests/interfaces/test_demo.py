@@ -260,6 +260,7 @@ class TestOwnEnvironment:
             "PATH": "/bin",
             "CARILLON_DATA_DIR": str(tmp_path),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8,::1/128",
+            "CARILLON_SECOND_FACTOR": "optional",
         }
 
     def test_changes_nothing_the_second_time(self, tmp_path: Path):
