@@ -60,6 +60,16 @@ class TestWitness:
         with pytest.raises(AssertionError, match="1 writes"):
             judged(here)
 
+    def test_has_nothing_against_a_worker_that_takes_back_a_charge_and_catches_what_it_writes_beside(
+        self, here: Here
+    ) -> None:
+        trigger = make_trigger(state="retrying", worker="worker1@host", crash_count=1)
+        write_as("worker1", trigger, crash_count=0, budget_start=1)
+        assert judged(here).startswith("0 writes")
+        write_as("worker1", trigger, crash_count=1, fence=trigger.fence + 1)
+        with pytest.raises(AssertionError, match="1 writes"):
+            judged(here)
+
     def test_has_nothing_against_a_beat_that_leads_and_catches_one_that_was_deposed(self, here: Here) -> None:
         trigger = make_trigger(make_job())
         with connection.cursor() as cursor:
