@@ -255,9 +255,7 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         response_excerpts=_sparse([f.response_excerpt for f in finishes]),
         outputs=_sparse([f.output for f in finishes]),
     )
-    states = {row.id: _STATES[row.state] for row in rows}
-    activity.count_finished(finishes, states, {row.id: row.seconds for row in rows})
-    return states
+    return _written(finishes, rows)
 
 
 def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
@@ -271,9 +269,13 @@ def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
         response_excerpt=finish.response_excerpt,
         output=finish.output,
     )
-    states = {row.id: TriggerState.SUCCEEDED for row in rows}
-    activity.count_finished([finish], states, {row.id: row.seconds for row in rows})
-    return states
+    return _written([finish], rows)
+
+
+def _written(finishes: Sequence[Finish], rows: Sequence[Any]) -> dict[UUID, TriggerState]:
+    written = {row.id: row for row in rows}
+    activity.count_finished(finishes, written)
+    return {key: _STATES[row.state] for key, row in written.items()}
 
 
 def _sparse(values: list[Any]) -> list[Any]:

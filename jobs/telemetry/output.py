@@ -6,8 +6,9 @@ becomes of it can be stored: ``MAX_BYTES`` of UTF-8 at most, without the control
 
 import re
 import threading
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MAX_BYTES = 65_536
 #: What is kept of the end where something is left out; of the beginning the rest, but for the line that says so.
@@ -27,13 +28,16 @@ class Said(NamedTuple):
 
 
 class Output:
-    """What is said during one attempt, from any thread. Made for each: empty it holds no room."""
+    """What is said during one attempt, from any thread. Made for each: empty it holds no room.
+
+    ``lock``: one that it shares with others, as those of a batch do. A time-out strikes the thread that holds it, which
+    then closes: it lets in again who holds it.
+    """
 
     __slots__ = ("_closed", "_head", "_lock", "_rest", "_tail")
 
-    def __init__(self) -> None:
-        # A time-out strikes the thread that holds it, which then closes.
-        self._lock = threading.RLock()
+    def __init__(self, lock: AbstractContextManager[Any] | None = None) -> None:
+        self._lock = lock or threading.RLock()
         self._head: bytearray | None = None
         self._tail = bytearray()
         #: Bytes said behind the head.

@@ -51,7 +51,7 @@ class Process:
         """Its handler has ended, by itself or by its time-out."""
         for held in batch.hold.held.values():
             held.deadline = None
-            batch.hold.done.add(held.token.id)
+            held.done = True
         self.batches.remove(batch)
 
     def keep(self, batch: Told) -> None:

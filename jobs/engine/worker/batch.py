@@ -8,10 +8,11 @@ may start, allow it its time, call it, take its outcome.
 import logging
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from threading import RLock
 from typing import Any
 from uuid import UUID
 
@@ -36,14 +37,31 @@ from jobs.store.execution import Claimed, ClaimToken
 from jobs.store.reap import Release
 from jobs.telemetry import carrying, get_logger
 from jobs.telemetry.output import Output, Said, stored
+from tenants.vault.secrets import Opened
 
 log = get_logger()
 #: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
 #: ones among them go on: a target that hangs must not hold up what has nothing to do with it. Of a tenant whose
 #: triggers go on so already, more are likely to.
 LEAVE_AFTER_SECONDS, LEAVE_AGAIN_AFTER_SECONDS = 0.25, 0.05
-#: What a handler is given, and the claimed row it comes from.
-_Call = tuple[Context, Any]
+
+
+@dataclass(slots=True)
+class _InHand:
+    """A claimed row and what is known of it. ``began``: how long after the claim its handler did, if its attempt is
+    traced. ``said``: what its handler had said when it was given up, which may be tried twice.
+    """
+
+    row: Any
+    held: Held
+    output: Output
+    secrets: Mapping[str, Opened]
+    began: float = 0.0
+    said: Said | None = None
+
+
+#: What a handler is given, and the trigger it works for.
+_Call = tuple[Context, _InHand]
 
 
 class Batch:
@@ -60,12 +78,16 @@ class Batch:
         sure_until: float = math.inf,
     ) -> None:
         self.job_type = job_type
-        self.rows: dict[UUID, Any] = {row.id: row for row in rows}
         held = {row.id: Held(ClaimToken(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
+        secrets = secrets_of(job_type, rows)
+        # A time-out strikes the thread that holds it, which then closes the output.
+        lock = RLock()
+        self._in_hand = {
+            held.token.id: _InHand(row, held, Output(lock), secrets.get(held.token.id, NO_SECRETS))
+            for row, held in zip(rows, held.values(), strict=True)
+        }
         self._claimed_at = time.monotonic()
-        #: How long after the claim those handlers began whose attempts are traced.
-        self._began: dict[UUID, float] = {}
         self._patience_seconds = settings.worker_lease_seconds
         self._finisher = Finisher(
             flush_seconds=settings.finish_flush_ms / 1000, on_stale=partial(_on_stale, held)
@@ -74,10 +96,6 @@ class Batch:
         self._runner = runner
         self._renewer = renewer
         self._at_work: Context | None = None
-        self._secrets = secrets_of(job_type, rows)
-        self._outputs = {row.id: Output() for row in rows}
-        #: By what was given up: it is tried twice.
-        self._said: dict[UUID, Said | None] = {}
         self._queues = queues_of(job_type, rows)
         # Opened once for the whole batch, and forgotten with it.
         self._signing_secret = cache(signing_secret)
@@ -95,58 +113,58 @@ class Batch:
     def _tell_of_claims(self) -> None:
         if not log.isEnabledFor(logging.DEBUG):
             return
-        for row in self.rows.values():
+        for one in self._in_hand.values():
             log.debug(
                 "claim",
-                trigger_id=str(row.id),
-                job_id=str(row.job_id),
-                tenant=row.tenant,
-                fence=row.fence,
+                trigger_id=str(one.row.id),
+                job_id=str(one.row.job_id),
+                tenant=one.row.tenant,
+                fence=one.row.fence,
             )
 
     def _calls(self) -> list[_Call]:
         now = datetime.now(UTC)
-        return [(self._context(row, now), row) for row in self.rows.values()]
+        return [(self._context(one, now), one) for one in self._in_hand.values()]
 
     def _without_switched_off(self, calls: list[_Call]) -> list[_Call]:
         off_for_all = self.job_type.is_switched_off
         left = []
-        for ctx, row in calls:
-            if off_for_all or row.switched_off:
-                self._take_outcome(ctx, switched_off(self.job_type.name))
+        for ctx, one in calls:
+            if off_for_all or one.row.switched_off:
+                self._take_outcome(ctx, one, switched_off(self.job_type.name))
             else:
-                left.append((ctx, row))
+                left.append((ctx, one))
         return left
 
     def _run_at_once(self, calls: list[_Call]) -> None:
         """Asynchronous handlers, as far as their tenants have places."""
         self._make_sure()
         # What may be started once only goes first: one that waits in a process that dies would be lost unbegun.
-        calls.sort(key=lambda call: call[1].delivery != Delivery.AT_MOST_ONCE)
+        calls.sort(key=lambda call: call[1].row.delivery != Delivery.AT_MOST_ONCE)
         slow = self._renewer.lingering() & {ctx.tenant for ctx, _ in calls}
         self.hold.lingers = not self._runner.run(
-            [(self.job_type, ctx, row.payload) for ctx, row in calls],
-            self._take_outcome,
+            [(self.job_type, ctx, one.row.payload) for ctx, one in calls],
+            lambda ctx, outcome: self._take_outcome(ctx, self._in_hand[ctx.trigger_id], outcome),
             on_idle=lambda: None,
             leave_after=LEAVE_AGAIN_AFTER_SECONDS if slow else LEAVE_AFTER_SECONDS,
             on_last=self._end,
-            on_start=self._allow,
+            on_start=lambda ctx: self._allow(ctx, self._in_hand[ctx.trigger_id]),
             may_start=self._is_sure,
         )
 
     def _run_one_by_one(self, calls: list[_Call]) -> None:
         ours = db.in_transaction()  # the caller's, as in tests that are rolled back; never in a worker
         with alarms():
-            for ctx, row in calls:
+            for ctx, one in calls:
                 self._make_sure()
-                self._take_outcome(ctx, self._refusal(ctx) or self._call(ctx, row.payload, ours=ours))
+                self._take_outcome(ctx, one, self._refusal(ctx, one) or self._call(ctx, one, ours=ours))
 
     def _write_outcomes(self) -> None:
         db.until_connected(self._finisher.flush, patience_seconds=self._patience_seconds, what="finish")
 
     def summary(self) -> dict[str, int]:
         """What has become of the batch so far, for the message's Celery result."""
-        lingering = len(self.rows) - len(self.hold.done)
+        lingering = sum(not held.done for held in self.hold.held.values())
         return dict(+self._finisher.counts) | ({"lingering": lingering} if lingering else {})
 
     def _end(self) -> None:
@@ -164,19 +182,19 @@ class Batch:
                 what="renew",
             )
 
-    def _refusal(self, ctx: Context) -> Outcome | None:
+    def _refusal(self, ctx: Context, one: _InHand) -> Outcome | None:
         """Why a handler whose turn has come is not to start any more."""
-        if self.hold.held[ctx.trigger_id].lost:
+        if one.held.lost:
             return Outcome("failed", error_code="lease_lost", error_message="The lease was lost.")
         if ctx.cancelled():
             return Outcome("cancelled", error_message="Cancelled before its handler started.")
         return None
 
-    def _call(self, ctx: Context, payload: dict[str, Any], *, ours: bool) -> Outcome:
-        self._allow(ctx)
+    def _call(self, ctx: Context, one: _InHand, *, ours: bool) -> Outcome:
+        self._allow(ctx, one)
         self._at_work = ctx
         with carrying(ctx):
-            outcome = run_sync(self.job_type, ctx, payload)
+            outcome = run_sync(self.job_type, ctx, one.row.payload)
         self._at_work = None
         return left_open(outcome) if not ours and db.end_leftovers() else outcome
 
@@ -186,28 +204,27 @@ class Batch:
         if ctx is not None and ctx.trigger_id == trigger_id and interrupt(ctx):
             log.warning("interrupt", trigger_id=str(trigger_id), fence=ctx.fence)
 
-    def _allow(self, ctx: Context) -> None:
+    def _allow(self, ctx: Context, one: _InHand) -> None:
         """From here on the handler counts as started, and as stuck once its time is well over."""
         seconds = (ctx.timeout or self.job_type.timeout).total_seconds()
         now = time.monotonic()
         if ctx.trace is not None and ctx.trace.is_sampled:
-            self._began[ctx.trigger_id] = now - self._claimed_at
-        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], now + seconds)
+            one.began = now - self._claimed_at
+        self._renewer.set_deadline(one.held, now + seconds)
 
-    def _take_outcome(self, ctx: Context, outcome: Outcome) -> None:
-        self._renewer.set_deadline(self.hold.held[ctx.trigger_id], None)
+    def _take_outcome(self, ctx: Context, one: _InHand, outcome: Outcome) -> None:
+        self._renewer.set_deadline(one.held, None)
         if said := ctx.output.close():
             outcome = replace(outcome, said=said)
         if ctx.secrets:
             outcome = hide(outcome, {name: value for name, value in ctx.secrets.items() if value})
         seconds = time.monotonic() - self._claimed_at
-        began = self._began.get(ctx.trigger_id, 0.0)
-        self._finisher.add(self.rows[ctx.trigger_id], outcome, seconds=seconds, began=began, trace=ctx.trace)
-        self.hold.done.add(ctx.trigger_id)
+        self._finisher.add(one.row, outcome, seconds=seconds, began=one.began, trace=ctx.trace)
+        one.held.done = True
 
-    def _context(self, row: Any, now: datetime) -> Context:
-        token, timeout = ClaimToken(row.id, row.fence), self.job_type.bounded(row.timeout)
-        secrets = self._secrets.get(row.id, NO_SECRETS)
+    def _context(self, one: _InHand, now: datetime) -> Context:
+        row, token, secrets = one.row, one.held.token, one.secrets
+        timeout = self.job_type.bounded(row.timeout)
         return Context(
             tenant=row.tenant,
             job_id=row.job_id,
@@ -226,8 +243,8 @@ class Batch:
             queues=self._queues.get(row.tenant_id, ()),
             trace=trace_of(row),
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
-            output=self._outputs[row.id],
-            cancel_event=self.hold.held[row.id].cancel_event,
+            output=one.output,
+            cancel_event=one.held.cancel_event,
             on_progress=partial(note_progress, token),
             on_checkpoint=partial(note_checkpoint, token),
             on_once=partial(self._once, token),
@@ -245,7 +262,7 @@ class Batch:
     def _count(self, token: ClaimToken, first: bool) -> bool:
         if not first:
             self._finisher.counts["duplicates_prevented"] += 1
-            activity.add((self.rows[token.id].tenant_id, self.job_type.name), "duplicates_prevented")
+            activity.add((self._in_hand[token.id].row.tenant_id, self.job_type.name), "duplicates_prevented")
         return first
 
     def flush_if_due(self) -> None:
@@ -259,7 +276,7 @@ class Batch:
         self._finisher.flush()
         releases = [
             abandoned(
-                self.rows[held.token.id],
+                self._in_hand[held.token.id].row,
                 started=bool(held.deadline),
                 alone=alone,
                 cancelled=held.asked_at is not None,
@@ -273,19 +290,17 @@ class Batch:
         self._finisher.flush()
         give_up(
             [
-                self._with_output(handed_back(self.rows[held.token.id], started=bool(held.deadline)))
+                self._with_output(handed_back(self._in_hand[held.token.id].row, started=bool(held.deadline)))
                 for held in self.hold.waiting()
             ]
         )
 
     def _with_output(self, release: Release) -> Release:
         """With what the handler has said so far: its end will tell nothing more."""
-        key = release.recovery.token.id
-        said = self._said.setdefault(key, self._outputs[key].close())
-        values = {
-            name: opened.value for name, opened in self._secrets.get(key, NO_SECRETS).items() if opened.value
-        }
-        return replace(release, output=stored(hide_in(said, values)))
+        one = self._in_hand[release.recovery.token.id]
+        one.said = one.said or one.output.close()
+        values = {name: opened.value for name, opened in one.secrets.items() if opened.value}
+        return replace(release, output=stored(hide_in(one.said, values)))
 
 
 def _on_stale(held: dict[UUID, Held], tokens: Sequence[ClaimToken]) -> None:

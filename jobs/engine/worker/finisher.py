@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -43,7 +44,7 @@ _ATTEMPT_STATES = {
 
 def to_finish(row: Any, outcome: Outcome) -> Finish:
     """What is to be written for ``outcome`` of the claimed ``row``: the retry decision is made here."""
-    state, reason, delay = TriggerState.SUCCEEDED, "", None
+    state, reason, delay = TriggerState.SUCCEEDED, "", timedelta()
     if outcome.kind == "cancelled":
         state, reason = TriggerState.CANCELLED, "requested"
     elif outcome.kind != "succeeded":
@@ -69,7 +70,7 @@ def to_finish(row: Any, outcome: Outcome) -> Finish:
         state=state,
         attempt_state=_ATTEMPT_STATES[outcome.kind],
         reason=reason,
-        **({"delay": delay} if delay is not None else {}),
+        delay=delay,
         result=outcome.result,
         error_code=outcome.error_code[:64],
         error_class=outcome.error_class[:200],

@@ -5,7 +5,7 @@ minute and to the totals that ``/metrics`` shows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from jobs.core.activity import (
     LAG_SUM,
     SKIPS,
     TIMES,
+    Counts,
     label_of,
     label_of_error,
     timed,
@@ -37,19 +38,26 @@ ERRORS = "attempt_errors"
 
 def count(rows: Iterable[Any], kind: str) -> None:
     """One ``kind`` for each row with a tenant_id and a job_type."""
-    keys = Counter((row.tenant_id, row.job_type) for row in rows)
-    _keep([(key, ((kind, number),)) for key, number in keys.items()])
+    counted = _Counted()
+    for row in rows:
+        counted.add(row, (kind, 1))
+    counted.keep()
 
 
 def count_skips(skips: Iterable[tuple[Any, str, int]]) -> None:
     """Firings that were recorded as skipped: whose they are (tenant_id, job_type), the reason, and how many."""
-    _keep([((of.tenant_id, of.job_type), ((f"skipped_{reason}", number),)) for of, reason, number in skips])
+    counted = _Counted()
+    for of, reason, number in skips:
+        counted.add(of, (f"skipped_{reason}", number))
+    counted.keep()
 
 
 def count_ended(rows: Iterable[Any]) -> None:
     """Triggers that were skipped or cancelled, each with its reason."""
-    kinds = Counter((row.tenant_id, row.job_type, SKIPS.get(row.reason, "cancelled")) for row in rows)
-    _keep([((tenant_id, job_type), ((kind, n),)) for (tenant_id, job_type, kind), n in kinds.items()])
+    counted = _Counted()
+    for row in rows:
+        counted.add(row, (SKIPS.get(row.reason, "cancelled"), 1))
+    counted.keep()
 
 
 def count_cancelled(rows: Iterable[Any]) -> None:
@@ -59,39 +67,30 @@ def count_cancelled(rows: Iterable[Any]) -> None:
 
 def count_started(rows: Iterable[Any]) -> None:
     """Attempts that a claim started."""
-    _keep(
-        [
-            (
-                (row.tenant_id, row.job_type),
-                (
-                    ("started", 1),
-                    *timed((row.attempt_started_at - row.due_at).total_seconds(), LAG_SUM, LAG_BUCKETS),
-                ),
-            )
-            for row in rows
-        ]
-    )
+    counted = _Counted()
+    for row in rows:
+        lag = (row.attempt_started_at - row.due_at).total_seconds()
+        counted.add(row, ("started", 1), *timed(lag, LAG_SUM, LAG_BUCKETS))
+    counted.keep()
 
 
-def count_finished(
-    finishes: Iterable[Any], states: Mapping[UUID, TriggerState], seconds: Mapping[UUID, float]
-) -> None:
-    """Outcomes: how each attempt ended, how long it took, and what became of its trigger; one without a state is stale.
+def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None:
+    """Outcomes: how each attempt ended, how long it took, and what became of its trigger.
 
-    ``finishes``: of ``execution.Finish``.
+    ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; what is not there was stale.
     """
-    counted, errors = [], Counter[tuple[str, str]]()
+    counted, errors = _Counted(), Counter[tuple[str, str]]()
     for finish in finishes:
-        state = states.get(finish.token.id)
-        if state is None:
-            counts: list[tuple[str, int]] = [("ended_stale", 1)]
-        else:
-            if finish.attempt_state in (AttemptState.FAILED, AttemptState.TIMED_OUT):
-                errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
-            duration = timed(seconds[finish.token.id], DURATION_SUM, DURATION_BUCKETS)
-            counts = [(f"ended_{finish.attempt_state}", 1), *duration, *_fate(state, finish.reason)]
-        counted.append(((finish.tenant_id, finish.job_type), counts))
-    _keep(counted)
+        row = written.get(finish.token.id)
+        if row is None:
+            counted.add(finish, ("ended_stale", 1))
+            continue
+        ended = finish.attempt_state
+        if ended in (AttemptState.FAILED, AttemptState.TIMED_OUT):
+            errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
+        duration = timed(row.seconds, DURATION_SUM, DURATION_BUCKETS)
+        counted.add(finish, (f"ended_{ended}", 1), *duration, *_fate(row.state, finish.reason))
+    counted.keep()
     if errors:
         told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
         db.on_commit(partial(own.add_all, told))
@@ -102,32 +101,38 @@ def count_released(rows: Iterable[Any]) -> None:
 
     A row without an attempt_state was reaped: its attempt is lost.
     """
-    _keep(
-        [
-            (
-                (row.tenant_id, row.job_type),
-                (
-                    (f"ended_{getattr(row, 'attempt_state', 'lost')}", 1),
-                    *_fate(TriggerState(row.state), row.reason),
-                ),
-            )
-            for row in rows
-        ]
-    )
+    counted = _Counted()
+    for row in rows:
+        ended = getattr(row, "attempt_state", "lost")
+        counted.add(row, (f"ended_{ended}", 1), *_fate(row.state, row.reason))
+    counted.keep()
 
 
-def _fate(state: TriggerState, reason: str) -> tuple[tuple[str, int], ...]:
+def _fate(state: str, reason: str) -> tuple[tuple[str, int], ...]:
     """What became of a trigger whose attempt ended; that it succeeded is told by the attempt."""
-    if state is TriggerState.RETRYING:
+    if state == TriggerState.RETRYING:
         return (("retried", 1),)
-    if state is TriggerState.DEAD:
+    if state == TriggerState.DEAD:
         return ((f"buried_{reason}", 1),)
-    return (("cancelled", 1),) if state is TriggerState.CANCELLED else ()
+    return (("cancelled", 1),) if state == TriggerState.CANCELLED else ()
 
 
-def _keep(counted: Sequence[tuple[Key, Iterable[tuple[str, int]]]]) -> None:
-    if counted:
-        db.on_commit(partial(activity.add_all, counted))
+class _Counted(dict[Key, Counts]):
+    """What is counted of one statement's rows, each with a tenant_id and a job_type."""
+
+    def add(self, of: Any, *pairs: tuple[str, int]) -> None:
+        """Add (kind, count) pairs to those whose ``of`` is."""
+        key = of.tenant_id, of.job_type
+        counts = self.get(key)
+        if counts is None:
+            counts = self[key] = {}
+        for kind, number in pairs:
+            counts[kind] = counts.get(kind, 0) + number
+
+    def keep(self) -> None:
+        """Count it all once it is committed."""
+        if self:
+            db.on_commit(partial(activity.add_all, [(key, counts.items()) for key, counts in self.items()]))
 
 
 def add(rows: Rows) -> None:

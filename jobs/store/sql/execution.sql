@@ -219,13 +219,13 @@ SELECT id, state, seconds FROM moved;
 -- locks: rows of a trigger and its attempt, waits (worker)
 -- index: primary key
 -- plan: kept
--- returns: the trigger's id if it was still ours, and the seconds of its attempt
+-- returns: as finish
 WITH moved AS (
     UPDATE jobs_trigger t SET
         state = 'succeeded', reason = '', finished_at = carillon_clock(), result = %(result)s::jsonb,
         lease_expires_at = NULL
     WHERE t.id = %(id)s AND t.fence = %(fence)s AND CASE t.state WHEN 'running' THEN true END
-    RETURNING t.id, extract(epoch FROM carillon_clock() - %(attempt_started_at)s)::float AS seconds
+    RETURNING t.id, t.state, extract(epoch FROM carillon_clock() - %(attempt_started_at)s)::float AS seconds
 ), attempt AS (
     UPDATE jobs_attempt a SET
         state = CASE WHEN EXISTS (SELECT FROM moved) THEN 'succeeded' ELSE 'stale' END,
@@ -235,7 +235,7 @@ WITH moved AS (
         output = coalesce(%(output)s::text, a.output)
     WHERE a.id = %(attempt_id)s AND a.started_at = %(attempt_started_at)s AND a.state IN ('started', 'lost')
 )
-SELECT id, seconds FROM moved;
+SELECT id, state, seconds FROM moved;
 
 -- name: pause_gone
 -- The targets of these triggers say that they are gone for good (HTTP 410): pause their jobs with the reason. Not where

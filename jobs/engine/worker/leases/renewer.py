@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Protocol
@@ -47,7 +47,8 @@ EXIT_STATUS = 70
 class Held:
     """One trigger in hand. In monotonic seconds: ``deadline``, set while its handler runs; ``asked_at``, when it was
     asked to stop; ``interrupted_at``, when it was last made to; ``overdue_at``, since when it is known to be stuck.
-    ``stopping``: it is on record that its worker was told to stop. ``entry``: where the guard reads of it.
+    ``stopping``: it is on record that its worker was told to stop. ``done``: its outcome is known. ``entry``: where the
+    guard reads of it.
     """
 
     token: ClaimToken
@@ -58,6 +59,7 @@ class Held:
     interrupted_at: float | None = None
     overdue_at: float | None = None
     stopping: bool = False
+    done: bool = False
     entry: int = -1
     tenant: str = ""
 
@@ -77,17 +79,16 @@ class Hold:
     """
 
     held: dict[UUID, Held]
-    done: set[UUID] = field(default_factory=set)
     lingers: bool = False
     ended_at: float | None = None
     sure_until: float = math.inf
 
     def waiting(self) -> list[Held]:
-        return [held for held in self.held.values() if held.token.id not in self.done and not held.lost]
+        return [held for held in self.held.values() if not held.done and not held.lost]
 
     def started(self) -> list[Held]:
         """Whose handlers are at work, also for what is not ours any more."""
-        return [held for held in self.held.values() if held.token.id not in self.done and held.deadline]
+        return [held for held in self.held.values() if not held.done and held.deadline]
 
 
 class LeasedBatch(Protocol):
