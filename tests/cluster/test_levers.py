@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from stage.waiting import wait_until
+from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
@@ -16,6 +18,8 @@ pytestmark = pytest.mark.cluster
 STOPS_WITHIN_SECONDS, STARTS_WITHIN_SECONDS = 1.0, 10.0
 #: As many as two workers do in some seconds.
 BACKLOG, AT_ONCE = 8_000, 1_000
+#: Calls of one target, and how many of them a second it allows at first, then.
+CALLS, RATE, WATCH_SECONDS = 3_000, 20, 3.0
 
 
 class Levers:
@@ -32,9 +36,9 @@ class Levers:
         [(answered_at,)] = self.stage.query("SELECT clock_timestamp()")
         return answered_at
 
-    def add(self, count: int) -> None:
+    def add(self, count: int, job_type: str = "noop", **payload: Any) -> None:
         """So many more triggers that are due at once."""
-        job = {"job_type": "noop", "schedule": {"type": "immediate"}, "payload": {}}
+        job = {"job_type": job_type, "schedule": {"type": "immediate"}, "payload": payload}
         for _ in range(count // AT_ONCE):
             made = self.stage.call(
                 "POST", "/jobs/bulk", key=self._tenant, body={"jobs": [job] * AT_ONCE, "all_or_nothing": True}
@@ -121,3 +125,45 @@ class TestLevers:
         assert levers.count("state = 'succeeded'") == BACKLOG
         [(attempts,)] = levers.stage.query("SELECT count(*) FROM jobs_attempt")
         assert attempts == BACKLOG
+
+
+class TestTargets:
+    def test_are_paused_capped_and_slowed_within_a_second_at_full_load(
+        self, levers: Levers, receiver: Receiver
+    ) -> None:
+        target = f"/targets/{urlsplit(receiver.url).netloc}"
+        levers.pull(target, paused=True, reason="Until there is a backlog.")
+        levers.add(CALLS, "webhook", url=receiver.url)
+        assert not receiver.started
+        resumed_at = levers.pull(target, paused=False)
+        figures = {"resume": levers.seconds_to_next_start(resumed_at)}
+
+        levers.wait_for_load(more=200)
+        paused_at = levers.pull(target, paused=True, reason="It is down.")
+        wait_until(levers.is_drained, what="what was called has answered, what was queued is handed back")
+        figures["pause"] = levers.seconds_of_starts_after(paused_at)
+
+        levers.pull(target, paused=False, max_in_flight=3)
+        levers.wait_for_load(more=50)
+        assert max(levers.count("phase = 'in_flight'") for _ in range(20)) <= 3
+
+        slowed_at = levers.pull(target, max_in_flight=None, rate_per_second=RATE)
+        since = f"'{slowed_at.isoformat()}'::timestamptz + interval '{STOPS_WITHIN_SECONDS} s'"
+        until = f"{since} + interval '{WATCH_SECONDS} s'"
+        wait_until(
+            lambda: levers.stage.query(f"SELECT 1 WHERE clock_timestamp() > {until}"), what="some seconds"
+        )
+        started = levers.count(f"started_at BETWEEN {since} AND {until}")
+        # A second's worth may have been saved up.
+        assert 0 < started <= RATE * (WATCH_SECONDS + 1), started
+        figures["slow"] = started / WATCH_SECONDS
+        lifted_at = levers.pull(target, rate_per_second=None)
+        figures["lift"] = levers.seconds_to_next_start(lifted_at)
+        print({name: round(figure, 3) for name, figure in figures.items()})
+        assert figures["pause"] < STOPS_WITHIN_SECONDS, figures
+        assert max(figures["resume"], figures["lift"]) < STARTS_WITHIN_SECONDS, figures
+
+    def test_lose_and_double_nothing(self, levers: Levers, receiver: Receiver) -> None:
+        wait_until(lambda: levers.count("phase <> 'ended'") == 0, timeout=120, what="all have run")
+        assert len({delivery.execution_id for delivery in receiver.started}) == CALLS
+        assert len(receiver.started) == CALLS
