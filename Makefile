@@ -12,7 +12,7 @@ SMOKE := core store handlers engine explain pull
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test smoke check lint bench chaos fuzz lock sbom advisories clean
+.PHONY: help demo up test smoke check lint bench chaos drill fuzz lock sbom advisories clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput p
 chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, PULL=1, CAPS_SECONDS=n
 	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT)) $(if $(PULL),--pull)
 	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
+
+drill: $(VENV)/.dev ## Try each playbook on its fault, with Prometheus and its rules; NAME=flood picks one
+	@$(PY) -m chaos drill $(NAME)
 
 fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, and hostile schemas; SECONDS=600, SCHEMAS=10000
 	@FUZZ_SECONDS=$(or $(SECONDS),600) SCHEMAS=$(or $(SCHEMAS),10000) $(PY) -m pytest tests/fuzz tests/attacks/test_schemas.py

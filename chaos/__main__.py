@@ -1,4 +1,6 @@
-"""``python -m chaos [run]`` injects faults and judges; ``judge FILE`` judges again; ``sabotage`` tests the judge."""
+"""``python -m chaos [run]`` injects faults and judges; ``judge FILE`` judges again; ``sabotage`` tests the judge;
+``drill`` tries the playbooks.
+"""
 
 import argparse
 import random
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos import history
+from chaos import drill, history
 from chaos.faults import FAULTS
 from chaos.judge import Case, Verdict, judge
 from chaos.report.chart import chart
@@ -31,8 +33,10 @@ def main() -> int:
     options = _options()
     if options.what == "judge":
         return int(not _report(options.file, title=f"{options.file}").passed)
-    seed = random.randrange(2**32) if options.seed is None else options.seed
     try:
+        if options.what == "drill":
+            return _drill(options)
+        seed = random.randrange(2**32) if options.seed is None else options.seed
         return _sabotage(options, seed) if options.what == "sabotage" else _run(options, seed)
     except (StageError, EmbeddedError) as error:
         print(error, file=sys.stderr)
@@ -62,6 +66,15 @@ def _run(options: argparse.Namespace, seed: int) -> int:
     )
     verdict = _report(path, title=f"PROFILE={options.profile} SEED={seed}, {time.monotonic() - begun:.0f} s")
     return int(not verdict.passed)
+
+
+def _drill(options: argparse.Namespace) -> int:
+    directory = _directory(REPORTS, "drill", 0)
+    directory.mkdir(parents=True)
+    drills = [drill.DRILLS[name] for name in options.name or drill.DRILLS]
+    exercised = drill.exercise(drills, journal=history.Journal(directory / "journal.jsonl"), say=_teller())
+    Console().print(drill.table(exercised))
+    return int(not all(one.passed for one in exercised))
 
 
 def _sabotage(options: argparse.Namespace, seed: int) -> int:
@@ -134,9 +147,15 @@ def _options() -> argparse.Namespace:
     breaking.add_argument("name", nargs="*", help=f"of {', '.join(SABOTAGES)}; all by default")
     breaking.add_argument("--seed", type=int)
     breaking.add_argument("--keep", type=Path, metavar="DIRECTORY", help="put what convicts each there")
+    drilling = commands.add_parser(
+        "drill", help="try each playbook on its fault, with Prometheus and its rules"
+    )
+    drilling.add_argument("name", nargs="*", help=f"of {', '.join(drill.DRILLS)}; all by default")
     options = parser.parse_args(sys.argv[1:] or ["run"])
     if options.what == "sabotage" and (unknown := set(options.name) - SABOTAGES.keys()):
         breaking.error(f"no sabotage {', '.join(sorted(unknown))}; there are {', '.join(SABOTAGES)}")
+    if options.what == "drill" and (unknown := set(options.name) - drill.DRILLS.keys()):
+        drilling.error(f"no drill {', '.join(sorted(unknown))}; there are {', '.join(drill.DRILLS)}")
     return options
 
 
