@@ -17,7 +17,7 @@ class _WithoutOutput(models.Manager["Attempt"]):
 
 
 class Attempt(models.Model):
-    """Append-mostly. The table is partitioned by ``started_at`` (migration 0002), so retention drops partitions.
+    """Append-mostly. The table is partitioned by ``started_at`` (migration 0003), so retention drops partitions.
 
     Django sees ``id`` as the key; in the database the key is ``(id, started_at)``, as partitioning demands.
     """

@@ -21,7 +21,7 @@ class JobVersion(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    #: Kept with the tenant by one foreign key (migration 0002): no row is of another tenant than its job.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="versions", db_index=False, db_constraint=False
     )
@@ -51,7 +51,7 @@ class SkippedRange(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    #: Kept with the tenant by one foreign key (migration 0002): no row is of another tenant than its job.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="skipped_ranges", db_index=False, db_constraint=False
     )
@@ -128,7 +128,7 @@ class CatchUp(models.Model):
         BACKFILL = "backfill"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Kept with the tenant by one foreign key (migration 0020): no row is of another tenant than its job.
+    #: Kept with the tenant by one foreign key (migration 0002): no row is of another tenant than its job.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="catch_ups", db_index=False, db_constraint=False
     )

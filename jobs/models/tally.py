@@ -24,7 +24,7 @@ class Tally(models.Model):
 
 
 class JobTally(Tally):
-    """How many living jobs a tenant has, by triggers of ``jobs_job`` (migration 0009)."""
+    """How many living jobs a tenant has, by triggers of ``jobs_job`` (migration 0005)."""
 
     jobs = models.BigIntegerField()
 
@@ -33,7 +33,7 @@ class JobTally(Tally):
 
 
 class AnswerTally(Tally):
-    """How many bytes of answers a tenant has, by triggers of ``jobs_answer`` (migration 0029)."""
+    """How many bytes of answers a tenant has, by triggers of ``jobs_answer`` (migration 0005)."""
 
     bytes = models.BigIntegerField()
 
@@ -59,8 +59,8 @@ for _kind in KINDS:
 
 
 class ActivityMinute(Activity):
-    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0036); those
-    that tell of trouble are found by an index of their own (migration 0060; store/sql/overview.sql: troubles).
+    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0003); those
+    that tell of trouble are found by an index of their own (migration 0003; store/sql/overview.sql: troubles).
     """
 
     pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
@@ -68,7 +68,7 @@ class ActivityMinute(Activity):
 
 
 class ActivityHour(Activity):
-    """The sums of an hour's minutes. Partitioned by week (migration 0036)."""
+    """The sums of an hour's minutes. Partitioned by week (migration 0003)."""
 
     pk = models.CompositePrimaryKey("hour", "tenant_id", "job_type")
     hour = models.DateTimeField()

@@ -9,8 +9,8 @@ from jobs.models.fields import TransactionId
 
 
 class Change(models.Model):
-    """Appended by triggers of the tables it tells of (migration 0022), and for what is done to triggers by the action
-    itself (``store.trail.note``), in the transaction that made the change.
+    """Appended by triggers of the tables it tells of (migrations 0006, 0007), and for what is done to triggers by the
+    action itself (``store.trail.note``), in the transaction that made the change.
 
     ``changes`` maps columns to ``[before, after]``, or to null where values are not kept: secrets, what may hold some,
     and what is long. ``tenant_id`` is null for operators and groups. Its place is ``(xid, id)``, as an event's is.

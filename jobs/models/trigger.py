@@ -48,7 +48,7 @@ class Trigger(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Both are kept by one foreign key (migration 0017) to the job's id and tenant: no trigger is of another's.
+    #: Both are kept by one foreign key (migration 0002) to the job's id and tenant: no trigger is of another's.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="triggers", db_index=False, db_constraint=False
     )
@@ -101,7 +101,7 @@ class Trigger(models.Model):
     dismissed_note = models.CharField(max_length=500, blank=True, default="", db_default="")
 
     class Meta:
-        #: What else its columns must agree in stands in migration 0021, in words that cost the server little.
+        #: What else its columns must agree in stands in migration 0002, in words that cost the server little.
         constraints = (
             # DESIGN §2.2: no firing is doubled, whatever the leaders do. Also serves a job's history.
             models.UniqueConstraint(fields=("job", "scheduled_for"), name="trigger_one_per_firing"),

@@ -9,7 +9,7 @@ _MIGRATIONS = Path(__file__).parent.parent / "migrations"
 
 @cache
 def release() -> str:
-    """``0.1.0, schema 53``: the package's version, where it is installed as one, and the last migration it knows."""
+    """``0.1.0, schema 7``: the package's version, where it is installed as one, and the last migration it knows."""
     schema = max(int(path.name[:4]) for path in _MIGRATIONS.glob("[0-9][0-9][0-9][0-9]_*.py"))
     try:
         return f"{version('carillon')}, schema {schema}"

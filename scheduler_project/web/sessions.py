@@ -2,7 +2,7 @@
 
 A request under a session without a row is nobody's: so a session ends when its row is deleted (by signing out, by an
 operator, or here: too long after the sign-in, or after nobody did anything for a while). Times are the database's. The
-table tells the audit trail of each row that comes and goes (migration 0057 of jobs).
+table tells the audit trail of each row that comes and goes (migration 0007 of jobs).
 
 Pages that refresh themselves do not keep a session alive: only what people do counts.
 """

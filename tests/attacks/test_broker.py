@@ -4,13 +4,11 @@ Each attack has its control: the same write past the rule does its harm.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from celery import Celery, current_app
-from django.db import connection
 from redis import Redis
 
 from jobs.actions.definition import check_payload
@@ -33,7 +31,6 @@ from tests.factories import (
     make_job,
     make_tenant,
     make_trigger,
-    now,
     row,
     state_of,
 )
@@ -182,19 +179,6 @@ class TestAQueueOfSomebodyElse:
         [attempt] = attempts(after)
         assert (attempt.error_code, "payload.queue" in attempt.error_message) == ("queue_refused", True)
         assert redis_of_all.llen("team.reports") == 1
-
-    def test_that_jobs_write_to_already_is_granted_by_name_by_the_migration(self) -> None:
-        acme, bravo = make_tenant(slug="acme"), make_tenant(slug="bravo")
-        for queue in ("team.a", "team.a", "tenant.acme.own", PREFIX + "tenant:1", "b"):
-            make_job(acme, job_type="message", payload={"queue": queue, "body": 1})
-        make_job(acme, job_type="celery_task", payload={"task": "t"})
-        make_job(acme, job_type="webhook", payload={"queue": "no"})
-        make_job(acme, job_type="message", payload={"queue": "gone"}, deleted_at=now())
-        with connection.cursor() as cursor:
-            cursor.execute(import_module("jobs.migrations.0028_tenants_queues").GRANT)
-        for tenant, granted in ((acme, ["b", "celery", "team.a"]), (bravo, [])):
-            tenant.refresh_from_db()
-            assert tenant.queues == granted
 
 
 class TestAForgedTask:

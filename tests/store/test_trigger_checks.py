@@ -1,4 +1,4 @@
-"""A trigger's CHECKs are migration 0021's own SQL: here they are held to ``jobs.core.states``, pair by pair."""
+"""A trigger's CHECKs are migration 0002's own SQL: here they are held to ``jobs.core.states``, pair by pair."""
 
 from datetime import UTC, datetime
 from itertools import product

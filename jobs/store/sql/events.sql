@@ -1,4 +1,4 @@
--- The event feed (jobs.models.event). Changes of jobs are noted by a trigger of jobs_job (migration 0015), those of
+-- The event feed (jobs.models.event). Changes of jobs are noted by a trigger of jobs_job (migration 0005), those of
 -- triggers by the statements below, in the transaction that makes the change; the path of a success notes nothing.
 
 -- name: note

@@ -1,4 +1,4 @@
--- The audit trail (jobs.models.trail), written by triggers of the tables it tells of (migration 0022).
+-- The audit trail (jobs.models.trail), written by triggers of the tables it tells of (migrations 0006 and 0007).
 
 -- name: page
 -- Changes of a tenant's objects on from one place, in the order of the trail. As in events.sql, only of transactions

@@ -3,7 +3,7 @@
 An actor is known to the thread (a request, a slice of an operation) or to the process (a command). Statements on
 ``WATCHED`` tables are preceded by a ``set_config`` that lasts as long as their transaction, in the same message to the
 server: so it holds for statements that commit by themselves and is never seen by whoever has the connection next. All
-other statements are sent as they are. Triggers read it (migration 0022); whoever names no actor is told of as the
+other statements are sent as they are. Triggers read it (migration 0006); whoever names no actor is told of as the
 database's user.
 """
 
