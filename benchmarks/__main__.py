@@ -34,6 +34,7 @@ from benchmarks.stage import BenchError, Stage
 BENCHES: dict[str, Callable[..., Report]] = {
     "throughput": throughput.measure,
     "lag": lag.measure,
+    "soak": soak.measure,
     "herd": herd.measure,
     "webhook": webhook.measure,
     "fairness": fairness.measure,
@@ -46,7 +47,6 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "tenants": tenants.measure,
     "idle_lanes": idle_lanes.measure,
     "snapshot": snapshot.measure,
-    "soak": soak.measure,
     "shares": shares.measure,
     "missed": missed.measure,
     "slow_redis": slow_redis.measure,
