@@ -70,8 +70,11 @@ class JobTypeFilter(filters.CharFilter):
     def filter(self, queryset: QuerySet[Any], value: Any) -> QuerySet[Any]:
         if not value:
             return queryset
-        name = self.field_name
-        return queryset.filter(Q(**{name: value}) | Q(**{f"{name}__startswith": f"{value}{MARK}"}))
+        return queryset.filter(_is_of_type(value, self.field_name))
+
+
+def _is_of_type(job_type: str, column: str = "job_type") -> Q:
+    return Q(**{column: job_type}) | Q(**{f"{column}__startswith": f"{job_type}{MARK}"})
 
 
 def _choices(values: Any) -> list[tuple[str, str]]:
@@ -340,9 +343,8 @@ class AttemptFilter(ListFilter):
 
     def by_type(self, queryset: QuerySet[Attempt], name: str, value: str) -> QuerySet[Attempt]:
         """Asked of each row's trigger: a join might begin with all triggers of the type."""
-        trigger = Trigger.objects.filter(id=OuterRef("trigger_id")).values("job_type")[:1]
-        queryset = queryset.alias(job_type=Subquery(trigger))
-        return queryset.filter(Q(job_type=value) | Q(job_type__startswith=f"{value}{MARK}"))
+        trigger = Trigger.objects.filter(_is_of_type(value), id=OuterRef("trigger_id"))
+        return queryset.alias(of_type=Subquery(trigger.values("id")[:1])).filter(of_type__isnull=False)
 
 
 class DeadLetterFilter(FiringFilter):

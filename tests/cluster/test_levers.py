@@ -153,10 +153,11 @@ class TestTargets:
         wait_until(
             lambda: levers.stage.query(f"SELECT 1 WHERE clock_timestamp() > {until}"), what="some seconds"
         )
-        started = levers.count(f"started_at BETWEEN {since} AND {until}")
+        # A worker that is slow to start what was handed to it makes the starts uneven.
+        handed_out = levers.count(f"queued_at BETWEEN {since} AND {until}")
         # A second's worth may have been saved up.
-        assert 0 < started <= RATE * (WATCH_SECONDS + 1), started
-        figures["slow"] = started / WATCH_SECONDS
+        assert 0 < handed_out <= RATE * (WATCH_SECONDS + 1), handed_out
+        figures["slow"] = handed_out / WATCH_SECONDS
         lifted_at = levers.pull(target, rate_per_second=None)
         figures["lift"] = levers.seconds_to_next_start(lifted_at)
         print({name: round(figure, 3) for name, figure in figures.items()})

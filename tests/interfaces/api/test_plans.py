@@ -258,7 +258,7 @@ class TestALargeHistory:
                     "    CASE n %% 4000 WHEN 8 THEN 418 ELSE 200 END FROM generate_series(1, %s) n",
                     [trigger.id, job.id, job.tenant_id, self.ATTEMPTS],
                 )
-            cursor.execute("ANALYZE jobs_attempt")
+            cursor.execute("ANALYZE jobs_trigger, jobs_attempt")
         return owner
 
     def test_gives_each_page_for_a_bounded_number_of_rows(self, large: Caller) -> None:
