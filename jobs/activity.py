@@ -83,4 +83,4 @@ def count(name: str, *labels: str, times: int = 1) -> None:
 
 def note_time(name: str, *labels: str, seconds: float) -> None:
     """How long something took that this process did."""
-    own.add_all((((name, labels), timed(seconds, SECONDS_SUM, SECONDS_BUCKETS)),))
+    own.add_all((((name, labels), timed((seconds,), SECONDS_SUM, SECONDS_BUCKETS)),))

@@ -6,6 +6,7 @@ of the engine depends on them.
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from jobs.core.pull import is_pull
@@ -106,11 +107,14 @@ ALL_TENANTS = -1
 Counts = dict[str, int]
 
 
-def timed(seconds: float, sum_kind: str, buckets: tuple[str, ...]) -> Iterable[tuple[str, int]]:
-    """The counts of one lag or duration: its bucket, and its part of the sum. A clock set back makes it 0."""
-    if seconds < 0:
-        seconds = 0.0
-    return ((buckets[bisect_left(BOUNDS, seconds)], 1), (sum_kind, round(seconds * 1_000_000)))
+def timed(seconds: Iterable[float], sum_kind: str, buckets: tuple[str, ...]) -> list[tuple[str, int]]:
+    """The counts of lags or durations: those of each bucket, and their sum. A clock set back makes one of them 0."""
+    times = [max(one, 0.0) for one in seconds]
+    within = Counter([bisect_left(BOUNDS, one) for one in times])
+    return [
+        *((buckets[nth], count) for nth, count in within.items()),
+        (sum_kind, round(sum(times) * 1_000_000)),
+    ]
 
 
 def time_within(counts: Mapping[str, int], buckets: tuple[str, ...], share: float) -> float | None:

@@ -95,11 +95,19 @@ class TestKinds:
         [(-5.0, 0), (0.0, 0), (0.001, 0), (0.0011, 1), (1.0, 9), (1.5, 10), (3600.0, 19), (90_000.0, 20)],
     )
     def test_of_a_time_are_its_bucket_and_its_part_of_the_sum(self, seconds: float, bucket: int) -> None:
-        assert dict(timed(seconds, "lag_us", LAG_BUCKETS)) == {
+        assert dict(timed((seconds,), "lag_us", LAG_BUCKETS)) == {
             LAG_BUCKETS[bucket]: 1,
             "lag_us": round(max(0.0, seconds) * 1_000_000),
         }
         assert len(LAG_BUCKETS) == len(DURATION_BUCKETS) == len(BOUNDS) + 1
+
+    def test_of_many_times_are_how_many_each_bucket_has_and_their_sum(self) -> None:
+        assert dict(timed((0.5, -1.0, 0.3, 90_000.0), "lag_us", LAG_BUCKETS)) == {
+            "lag_0": 1,
+            "lag_8": 2,
+            "lag_20": 1,
+            "lag_us": 90_000_800_000,
+        }
 
 
 class TestTotals:

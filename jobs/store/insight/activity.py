@@ -4,7 +4,7 @@ Counting asks no statement: it goes by what a statement returned. ``add`` writes
 minute and to the totals that ``/metrics`` shows.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -39,8 +39,8 @@ ERRORS = "attempt_errors"
 def count(rows: Iterable[Any], kind: str) -> None:
     """One ``kind`` for each row with a tenant_id and a job_type."""
     counted = _Counted()
-    for row in rows:
-        counted.add(row, (kind, 1))
+    for key, number in Counter([_key_of(row) for row in rows]).items():
+        counted.add(key, (kind, number))
     counted.keep()
 
 
@@ -48,7 +48,7 @@ def count_skips(skips: Iterable[tuple[Any, str, int]]) -> None:
     """Firings that were recorded as skipped: whose they are (tenant_id, job_type), the reason, and how many."""
     counted = _Counted()
     for of, reason, number in skips:
-        counted.add(of, (f"skipped_{reason}", number))
+        counted.add(_key_of(of), (f"skipped_{reason}", number))
     counted.keep()
 
 
@@ -56,7 +56,7 @@ def count_ended(rows: Iterable[Any]) -> None:
     """Triggers that were skipped or cancelled, each with its reason."""
     counted = _Counted()
     for row in rows:
-        counted.add(row, (SKIPS.get(row.reason, "cancelled"), 1))
+        counted.add(_key_of(row), (SKIPS.get(row.reason, "cancelled"), 1))
     counted.keep()
 
 
@@ -67,10 +67,12 @@ def count_cancelled(rows: Iterable[Any]) -> None:
 
 def count_started(rows: Iterable[Any]) -> None:
     """Attempts that a claim started."""
-    counted = _Counted()
+    lags = defaultdict[Key, list[float]](list)
     for row in rows:
-        lag = (row.attempt_started_at - row.due_at).total_seconds()
-        counted.add(row, ("started", 1), *timed(lag, LAG_SUM, LAG_BUCKETS))
+        lags[row.tenant_id, row.job_type].append((row.attempt_started_at - row.due_at).total_seconds())
+    counted = _Counted()
+    for key, seconds in lags.items():
+        counted.add(key, ("started", len(seconds)), *timed(seconds, LAG_SUM, LAG_BUCKETS))
     counted.keep()
 
 
@@ -79,17 +81,24 @@ def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None
 
     ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; what is not there was stale.
     """
-    counted, errors = _Counted(), Counter[tuple[str, str]]()
+    durations = defaultdict[Key, list[float]](list)
+    ends, errors = Counter[tuple[Key, str, str, str]](), Counter[tuple[str, str]]()
+    counted = _Counted()
     for finish in finishes:
+        key = finish.tenant_id, finish.job_type
         row = written.get(finish.token.id)
         if row is None:
-            counted.add(finish, ("ended_stale", 1))
+            counted.add(key, ("ended_stale", 1))
             continue
         ended = finish.attempt_state
         if ended in (AttemptState.FAILED, AttemptState.TIMED_OUT):
             errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
-        duration = timed(row.seconds, DURATION_SUM, DURATION_BUCKETS)
-        counted.add(finish, (f"ended_{ended}", 1), *duration, *_fate(row.state, finish.reason))
+        durations[key].append(row.seconds)
+        ends[key, ended, row.state, finish.reason] += 1
+    for key, seconds in durations.items():
+        counted.add(key, *timed(seconds, DURATION_SUM, DURATION_BUCKETS))
+    for (key, ended, state, reason), number in ends.items():
+        counted.add(key, (f"ended_{ended}", number), *_fate(state, reason, number))
     counted.keep()
     if errors:
         told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
@@ -104,25 +113,28 @@ def count_released(rows: Iterable[Any]) -> None:
     counted = _Counted()
     for row in rows:
         ended = getattr(row, "attempt_state", "lost")
-        counted.add(row, (f"ended_{ended}", 1), *_fate(row.state, row.reason))
+        counted.add(_key_of(row), (f"ended_{ended}", 1), *_fate(row.state, row.reason))
     counted.keep()
 
 
-def _fate(state: str, reason: str) -> tuple[tuple[str, int], ...]:
-    """What became of a trigger whose attempt ended; that it succeeded is told by the attempt."""
+def _key_of(row: Any) -> Key:
+    return row.tenant_id, row.job_type
+
+
+def _fate(state: str, reason: str, number: int = 1) -> tuple[tuple[str, int], ...]:
+    """What became of so many triggers whose attempts ended; that they succeeded is told by the attempts."""
     if state == TriggerState.RETRYING:
-        return (("retried", 1),)
+        return (("retried", number),)
     if state == TriggerState.DEAD:
-        return ((f"buried_{reason}", 1),)
-    return (("cancelled", 1),) if state == TriggerState.CANCELLED else ()
+        return ((f"buried_{reason}", number),)
+    return (("cancelled", number),) if state == TriggerState.CANCELLED else ()
 
 
 class _Counted(dict[Key, Counts]):
-    """What is counted of one statement's rows, each with a tenant_id and a job_type."""
+    """What is counted of one statement's rows."""
 
-    def add(self, of: Any, *pairs: tuple[str, int]) -> None:
-        """Add (kind, count) pairs to those whose ``of`` is."""
-        key = of.tenant_id, of.job_type
+    def add(self, key: Key, *pairs: tuple[str, int]) -> None:
+        """Add the key's (kind, count) pairs."""
         counts = self.get(key)
         if counts is None:
             counts = self[key] = {}
