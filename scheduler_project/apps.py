@@ -1,17 +1,30 @@
 """The project as an app, and what ``manage.py check --deploy`` asks beside Django's own questions."""
 
+import sys
 from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.contrib import admin
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.core.checks import Tags, Warning, register
 from django.db.models.signals import post_migrate
+
+
+class ConsoleConfig(SimpleAdminConfig):
+    """Django's admin. Beats and workers show no pages: those that Celery's command starts do not import them."""
+
+    def ready(self) -> None:
+        super().ready()
+        if "celery.bin.celery" not in sys.modules:
+            admin.autodiscover()
 
 
 class SchedulerProjectConfig(AppConfig):
     """Registered so that ``manage.py up`` is found here."""
 
     name = "scheduler_project"
+    default = True
 
     def ready(self) -> None:
         from scheduler_project.sessions import bound_waits

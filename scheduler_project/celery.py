@@ -29,6 +29,8 @@ from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
 from scheduler_project.worker import flower
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
+# Django's checks import each URL's view, and the console with them, at each start; `manage.py check` runs them.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 log = get_logger()
 #: The modules of the pools that Carillon works in.

@@ -26,7 +26,7 @@ CSRF_TRUSTED_ORIGINS = list(PLATFORM.csrf_trusted_origins)
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "scheduler_project.apps.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

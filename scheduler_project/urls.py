@@ -10,6 +10,9 @@ from jobs.api.problems import unknown_path
 from jobs.api.schema import DescriptionView
 from jobs.api.views import health
 
+# Where the pages are not imported yet (scheduler_project.apps).
+admin.autodiscover()
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", include("jobs.admin.urls")),
