@@ -12,7 +12,7 @@ from django.db.models.signals import post_migrate
 
 
 class ConsoleConfig(SimpleAdminConfig):
-    """Django's admin. Beats and workers show no pages: those that Celery's command starts do not import them."""
+    """Django's admin. A process that Celery's command starts shows no pages, so it does not import them."""
 
     def ready(self) -> None:
         super().ready()

@@ -1,4 +1,4 @@
-"""What processes import: those without pages not the console's, and these have them all once URLs are asked for."""
+"""A process that Celery's command starts imports the console's pages only when it needs a URL."""
 
 import subprocess
 import sys

@@ -69,7 +69,7 @@ def count_started(rows: Iterable[Any]) -> None:
     """Attempts that a claim started."""
     lags = defaultdict[Key, list[float]](list)
     for row in rows:
-        lags[row.tenant_id, row.job_type].append((row.attempt_started_at - row.due_at).total_seconds())
+        lags[_key_of(row)].append((row.attempt_started_at - row.due_at).total_seconds())
     counted = _Counted()
     for key, seconds in lags.items():
         counted.add(key, ("started", len(seconds)), *timed(seconds, LAG_SUM, LAG_BUCKETS))
@@ -85,7 +85,7 @@ def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None
     ends, errors = Counter[tuple[Key, str, str, str]](), Counter[tuple[str, str]]()
     counted = _Counted()
     for finish in finishes:
-        key = finish.tenant_id, finish.job_type
+        key = _key_of(finish)
         row = written.get(finish.token.id)
         if row is None:
             counted.add(key, ("ended_stale", 1))
