@@ -100,7 +100,8 @@ class JobType:
             return self.payload.model_validate(payload)
         except pydantic.ValidationError as error:
             findings: Any = error.errors(include_url=False, include_input=False)
-            raise refusal(findings, known=self.payload.model_fields).under("payload") from None
+        # Not within ``except``: jobs/shapes/base.py tells why.
+        raise refusal(findings, known=self.payload.model_fields).under("payload")
 
 
 _types: dict[str, JobType] = {}

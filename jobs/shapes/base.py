@@ -1,5 +1,9 @@
 """What all shapes have in common: those that are sent refuse in Carillon's words, with every fault by the path of its
-field; those that are answered take their fields from an object."""
+field; those that are answered take their fields from an object.
+
+A refusal is raised once pydantic's ``ValidationError`` is gone. Python's collector does not see into one, so a refusal
+that has it for its ``__context__``, while it holds that refusal, would never be freed, nor the document it is about.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -40,7 +44,8 @@ class Described(BaseModel):
         except ValidationError as error:
             # The one finding is what the validator below raised.
             [finding] = error.errors(include_url=False, include_input=False)
-            raise finding["ctx"]["error"] from None
+            errors = finding.pop("ctx")["error"].errors
+        raise InvalidInput(errors)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -56,7 +61,9 @@ class Described(BaseModel):
             return handler(document)
         except ValidationError as error:
             findings: Any = error.errors(include_url=False, include_input=False)
-            raise refusal(findings, known=known, hints=cls.hints, tagged=cls.tagged) from None
+        refused = refusal(findings, known=known, hints=cls.hints, tagged=cls.tagged)
+        del findings
+        raise refused
 
 
 class Shape(Described):

@@ -5,6 +5,10 @@ import gc
 #: Objects made before the youngest generation is looked through. A batch, or a page of an answer, makes many and keeps
 #: them until it ends, so that Python's 700 would have them looked through again and again for nothing.
 YOUNGEST = 10_000
+#: Bytes of requests that are read before all is looked through: what they became is ten times as large.
+MAX_READ_BYTES = 4 * 1024 * 1024
+
+_read_bytes = 0
 
 
 def spare() -> None:
@@ -16,3 +20,16 @@ def spare() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNGEST, *gc.get_threshold()[1:])
+
+
+def note_read(size: int) -> None:
+    """A request of ``size`` bytes is over. Many bytes are followed by a collection.
+
+    Django and its libraries leave each request to the collector. That counts objects that may refer to others, which a
+    text is not: a megabyte of JSON could lie in ten of them, and a gigabyte be garbage before it looks.
+    """
+    global _read_bytes
+    _read_bytes += size
+    if _read_bytes >= MAX_READ_BYTES:
+        _read_bytes = 0
+        gc.collect()

@@ -169,7 +169,7 @@ class Worker(ThreadWorker):
 
     def handle(self, conn: Caller) -> bool:
         """Serve a whole request, in a thread. Returns whether the connection may be kept."""
-        request = None
+        request, size = None, len(conn.intake)
         try:
             conn.sock.setblocking(True)
             conn.parser = http.get_parser(self.cfg, iter(()), conn.client)
@@ -183,6 +183,9 @@ class Worker(ThreadWorker):
                 self.log.exception("Socket error processing request.")
         except Exception as error:  # noqa: BLE001 what gunicorn refuses it answers itself
             self.handle_error(request, conn.sock, conn.client, error)
+        finally:
+            del request
+            collector.note_read(size)
         return False
 
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
+import psutil
 import pytest
 from django.db import connection, transaction
 from django.test import Client
@@ -235,6 +237,29 @@ def _ask_quietly(web: Web, key: str) -> None:
         web.ask("/api/v1/jobs", key=key, timeout=30)
     except OSError:
         return  # the server was ended meanwhile
+
+
+class TestLongBodies:
+    """A megabyte of JSON takes ten to read, and each call leaves it behind until it is collected."""
+
+    CALLS = 60
+    #: By far less than all of them together take.
+    MAX_GROWTH_BYTES = 250_000_000
+
+    @pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/schedules/preview"])
+    def test_are_forgotten_when_they_are_answered(self, web: Web, path: str) -> None:
+        _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("write",))
+        body = {f"u{number}": 1 for number in range(90_000)}
+        process = psutil.Process(web.process.pid)
+
+        def held() -> int:
+            return sum(each.memory_info().rss for each in process.children())
+
+        before = held()
+        for _ in range(self.CALLS):
+            with pytest.raises(HTTPError, match="400"):
+                web.ask(path, key=key, body=body)
+        assert held() - before < self.MAX_GROWTH_BYTES
 
 
 class TestCallersWhoFinish:

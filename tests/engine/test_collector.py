@@ -1,4 +1,4 @@
-"""Told to spare what is loaded, the collector does, and goes on with the rest."""
+"""Told to spare what is loaded, the collector does, and goes on with the rest; told of much that was read, it starts."""
 
 import gc
 import weakref
@@ -25,3 +25,16 @@ def test_what_is_loaded_is_spared_and_what_comes_later_is_not() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_it_starts_when_requests_of_many_bytes_are_over() -> None:
+    gc.disable()  # few objects: nothing else would start it
+    try:
+        collector.note_read(collector.MAX_READ_BYTES)
+        later = weakref.ref(Knot())
+        collector.note_read(collector.MAX_READ_BYTES - 1)
+        assert later() is not None
+        collector.note_read(1)
+        assert later() is None
+    finally:
+        gc.enable()
