@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 CHUNK = 65_536
+#: Held up of one direction of a connection at most.
+CHUNKS = 256
 DYING_SECONDS = 3.0
 
 
@@ -107,15 +109,38 @@ class Proxy:
                 each.close()
 
     async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
-        with suppress(OSError):
-            while data := await reader.read(CHUNK):
-                weather = self.weather
-                if weather.delay:
-                    await asyncio.sleep(max(0.0, self._rng.gauss(weather.delay, weather.jitter)))
-                while self.weather.hole_up if up else self.weather.hole_down:
-                    await self._changed.wait()
-                writer.write(data)
-                await writer.drain()
+        """Pass on until either side ends. A delay holds up each chunk for as long, and none the longer for others."""
+        on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS)
+        taking = asyncio.ensure_future(self._take(reader, on_the_way))
+        loop = asyncio.get_running_loop()
+        try:
+            with suppress(OSError):
+                while True:
+                    due, data = await on_the_way.get()
+                    if (wait := due - loop.time()) > 0:
+                        await asyncio.sleep(wait)
+                    while self.weather.hole_up if up else self.weather.hole_down:
+                        await self._changed.wait()
+                    if not data:
+                        return
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            taking.cancel()
+
+    async def _take(
+        self, reader: asyncio.StreamReader, on_the_way: "asyncio.Queue[tuple[float, bytes]]"
+    ) -> None:
+        """Note when each chunk is to be passed on; an empty one is the end."""
+        loop, data = asyncio.get_running_loop(), b"."
+        while data:
+            try:
+                data = await reader.read(CHUNK)
+            except OSError:
+                data = b""
+            weather = self.weather
+            delay = max(0.0, self._rng.gauss(weather.delay, weather.jitter)) if weather.delay else 0.0
+            await on_the_way.put((loop.time() + delay, data))
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -77,6 +77,7 @@ class LeaderScheduler(Scheduler):
             configs=partial(served_types, PullConfigs(), Takers()),
             publish=publisher,
             ready=publisher.ready,
+            slow=publisher.is_slow,
             abreast=True,
             wake=self._wake,
         )

@@ -61,7 +61,8 @@ MAX_STEP = timedelta(seconds=5)
 class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
-    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``abreast``: all
+    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``slow`` says whether
+    it takes long for messages: there are fewer and larger ones then. ``abreast``: all
     steps but dispatch run in threads; ``wake`` is called from these when there is something new to dispatch.
     """
 
@@ -72,6 +73,7 @@ class Cycle:
         configs: Callable[[], Mapping[str, QueueConfig]],
         publish: Callable[[Sequence[Message]], None],
         ready: Callable[[], bool] = lambda: True,
+        slow: Callable[[], bool] = lambda: False,
         abreast: bool = False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
@@ -79,7 +81,7 @@ class Cycle:
         self._configs = configs
         self._known: Mapping[str, QueueConfig] = {}
         self._opened: set[str] = set()
-        self._publish, self._ready, self._wake = publish, ready, wake
+        self._publish, self._ready, self._slow, self._wake = publish, ready, slow, wake
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._pace, self._order = Pace(), CatchUpOrder()
         self._zone_rules = ZoneRules()
@@ -249,6 +251,7 @@ class Cycle:
             limit=limit,
             rates=self._rates,
             publish=self._publish,
+            slow=self._slow(),
         )
         return self._result.count >= limit
 

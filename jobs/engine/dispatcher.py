@@ -28,7 +28,8 @@ log = get_logger()
 #: beyond it messages grow with the square, up to the batch size, because each costs its worker three commits. What
 #: counts is the queue, not the one dispatch: many small ones would fill it with messages faster than workers take them.
 #: But a worker runs the triggers of one message at once where their handler is asynchronous: of those a full queue,
-#: which says that more is due than its workers keep up with, gets messages as large as may be.
+#: which says that more is due than its workers keep up with, gets messages as large as may be. So does a broker that is
+#: slow: it, and not the handlers, then bounds how many messages a worker takes.
 SINGLE_MESSAGES = 32
 
 
@@ -85,8 +86,10 @@ def dispatch(
     limit: int,
     rates: dispatch_store.Rates,
     publish: Callable[[Sequence[Message]], None],
+    slow: bool = False,
 ) -> dispatch_store.Dispatched:
-    """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``."""
+    """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``; ``slow``: the
+    broker takes long for each."""
     result = dispatch_store.dispatch(
         memory=memory,
         leadership=leadership,
@@ -100,7 +103,7 @@ def dispatch(
         verb = "cancel" if reason in CANCEL_REASONS else "skip"
         tell_unstarted(verb, trigger_id, reason=reason)
     if result.queued:
-        _publish(result, configs, publish)
+        _publish(result, configs, publish, slow=slow)
     return result
 
 
@@ -108,6 +111,8 @@ def _publish(
     result: dispatch_store.Dispatched,
     configs: Mapping[str, QueueConfig],
     publish: Callable[[Sequence[Message]], None],
+    *,
+    slow: bool,
 ) -> None:
     queued = [item for item in result.queued if configs[item.job_type].publishes(item.tenant_id)]
     crash_point("dispatch.after_commit")
@@ -115,7 +120,7 @@ def _publish(
         wake_pull_workers()
     try:
         if queued:
-            publish(messages(queued, configs, depths=result.depths, full=result.full))
+            publish(messages(queued, configs, depths=result.depths, full=configs if slow else result.full))
         crash_point("dispatch.after_publish")
     except PublishError as error:
         handed_back = execution.hand_back([ClaimToken(item.id, item.fence) for item in queued])

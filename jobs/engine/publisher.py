@@ -23,6 +23,8 @@ RETRY_AFTER_SECONDS = 1.0
 #: With another way for messages, no more than a part in so many of the time is spent on trying: a broker that hangs
 #: lets each try wait for seconds.
 TRYING_PART = 10
+#: A broker that takes longer for what is published at once is slow.
+SLOW_SECONDS = 0.1
 _EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
@@ -38,11 +40,16 @@ class Publisher:
         self._connection: Connection | None = None
         self._producer: Producer | None = None
         self._retry_at = 0.0
+        self._took_seconds = 0.0
         self._outage = Outage("broker away")
 
     def ready(self) -> bool:
         """True when messages can be published."""
         return self._connected() or self._instead is not None
+
+    def is_slow(self) -> bool:
+        """Whether the broker took long for the last messages. Workers then wait as long for each."""
+        return self._took_seconds > SLOW_SECONDS
 
     def _connected(self) -> bool:
         """Whether the broker is there; tries at most once a second, with a bounded wait."""
@@ -81,10 +88,12 @@ class Publisher:
             self._instead(messages)
             return
         errors = (OSError, KombuError, *self._connection.connection_errors, *self._connection.channel_errors)
+        began = time.monotonic()
         try:
             with self._producer.batch(max_size=1000):
                 for message in messages:
                     self._send(message)
+            self._took_seconds = time.monotonic() - began
         except errors as error:
             self.close()
             count("publish_failures")

@@ -98,6 +98,19 @@ class TestALink:
             assert asked(connection) == b"hello\n"
             assert time.monotonic() - begun >= 0.2
 
+    def test_delays_what_follows_no_longer(self, link):
+        proxies, port = link
+        proxies.set("beat1", "echo", Weather(delay=0.5))
+        with connected(port) as connection:
+            begun = time.monotonic()
+            for _ in range(5):
+                connection.sendall(b"hello\n")
+                time.sleep(0.02)  # a chunk of its own
+            heard = b""
+            while len(heard) < 30:
+                heard += connection.recv(100)
+            assert 1.0 <= time.monotonic() - begun < 2.5
+
     def test_refuses_and_listens_at_the_same_port_again(self, link):
         proxies, port = link
         with connected(port) as connection:

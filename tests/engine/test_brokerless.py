@@ -81,6 +81,18 @@ class TestPublisher:
             assert sent.headers["argsrepr"] == f"noop: 1 trigger, {message.tokens[0].id}"
         publisher.close()
 
+    def test_knows_a_slow_broker_by_the_last_messages(
+        self, app: Celery, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, publisher = [0.0], Publisher(app)
+        publisher([])
+        monkeypatch.setattr("jobs.engine.publisher.time.monotonic", lambda: now[0])
+        for seconds in (0.05, 2.0, 0.05):
+            monkeypatch.setattr(publisher, "_send", lambda _, took=seconds: now.__setitem__(0, now[0] + took))
+            publisher([Message("noop", (ClaimToken(new_id(), 1),))])
+            assert publisher.is_slow() is (seconds == 2.0)
+        publisher.close()
+
     def test_spends_little_of_its_time_on_a_broker_that_hangs(
         self, app: Celery, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -260,6 +260,16 @@ class TestPublish:
         found = packed(queued, {"a": QueueConfig(None, 50, at_once)}, full=full)
         assert max(len(m.tokens) for m in found) == largest
 
+    @pytest.mark.django_db
+    @pytest.mark.parametrize(("slow", "sizes"), [(False, [1] * 5), (True, [5])])
+    def test_packs_what_a_worker_runs_at_once_while_the_broker_is_slow(
+        self, beat: Beat, broker: Broker, monkeypatch: pytest.MonkeyPatch, slow: bool, sizes: list[int]
+    ) -> None:
+        monkeypatch.setattr(beat.cycle, "_slow", lambda: slow)
+        make_triggers(make_job(job_type="webhook", max_concurrent=5, overlap_policy="allow"), 5)
+        beat.step()
+        assert [len(message.tokens) for message in broker.messages] == sizes
+
     def test_lets_a_suspect_travel_alone_and_the_others_as_before(self) -> None:
         queued = [Queued(factories.new_id(), 1, "a", suspect=n in (0, 60)) for n in range(200)]
         found = packed(queued, {"a": QueueConfig(None, 50)})
@@ -350,7 +360,8 @@ class TestMaterialize:
         passes = iter(range(20))
         while materializer.materialize(leadership=factories.ANYONE, look_ahead=SECOND, limit=100) == 100:
             next(passes)
-        assert [len(instants(job)) for job in jobs] == [6] * 4
+        # A second may end meanwhile: then one more is ahead.
+        assert all(6 <= len(instants(job)) <= 7 for job in jobs)
 
 
 @pytest.mark.django_db(transaction=True)
