@@ -61,9 +61,9 @@ MAX_STEP = timedelta(seconds=5)
 class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
-    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``slow`` says whether
-    it takes long for messages: there are fewer and larger ones then. ``abreast``: all
-    steps but dispatch run in threads; ``wake`` is called from these when there is something new to dispatch.
+    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``slow`` says
+    whether it takes long for messages: there are fewer and larger ones then. ``abreast``: all steps but dispatch run in
+    threads; ``wake`` is called from these when there is something new to dispatch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Told to spare what is loaded, the collector does, and goes on with the rest; told of much that was read, it starts."""
+"""Told to spare what is loaded, the collector does. Told that much was read, it starts."""
 
 import gc
 import weakref
