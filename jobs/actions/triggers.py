@@ -16,7 +16,7 @@ from jobs.actions.jobs import parse_id
 from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import ENDED, JobStatus, TriggerState
 from jobs.models import Attempt, Change, Trigger
-from jobs.models.trigger import DEAD_LETTERS
+from jobs.models.firings.trigger import DEAD_LETTERS
 from jobs.store import db, lifecycle, trail
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant

@@ -1,4 +1,4 @@
-"""Housekeeping by the leader: tell of events, complete finished jobs, keep partitions and counts, purge history.
+"""Housekeeping by the leader: tell of events, complete finished jobs, keep partitions and counts, purge retention.
 
 Every chore is a step of its own (``jobs.engine.steps``), bounded, and may be repeated; what one pass leaves the next
 one takes.
@@ -15,7 +15,7 @@ from jobs.core.instants import EARLIEST
 from jobs.engine.notices import notify
 from jobs.engine.outlook import Outlooks
 from jobs.engine.steps.step import Step
-from jobs.store import answers, events, history, operations, partitions, trail
+from jobs.store import answers, events, operations, partitions, purge, trail
 from jobs.store import jobs as jobs_store
 from jobs.store.dispatch import breakers
 from jobs.store.dispatch import messages as dispatch_messages
@@ -23,6 +23,7 @@ from jobs.store.insight import rollup
 from jobs.store.insight.series import samples
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger
+from tenants.clock import database_now
 from tenants.vault.signing import retire_signing_secrets
 
 log = get_logger()
@@ -64,7 +65,7 @@ class Housekeeper:
         self._busy = busy
         self._after = _START
         self._completed_at = 0.0
-        self._versions_after = history.FIRST_ENTRY
+        self._versions_after = purge.FIRST_ENTRY
         self._jobs_after = EARLIEST
         kept: dict[str, Any] = {"retention": retention, "limit": BATCH}
         self.steps = [
@@ -90,12 +91,12 @@ class Housekeeper:
             ),
             Step("expire", self._expire, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
             Step("purge jobs", self._purge_jobs, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS),
-            _purge("triggers", partial(history.purge_triggers, **kept)),
-            _purge("effects", partial(history.purge_effects, **kept)),
-            _purge("results", partial(history.purge_results, **kept)),
-            _purge("sessions", partial(history.purge_sessions, limit=BATCH)),
-            _purge("catch-ups", partial(history.purge_catchups, **kept)),
-            _purge("ranges", partial(history.purge_ranges, **kept)),
+            _purge("triggers", partial(purge.triggers, **kept)),
+            _purge("effects", partial(purge.effects, **kept)),
+            _purge("results", partial(purge.results, **kept)),
+            _purge("sessions", partial(purge.sessions, limit=BATCH)),
+            _purge("catch-ups", partial(purge.catchups, **kept)),
+            _purge("ranges", partial(purge.ranges, **kept)),
             _purge("events", partial(events.purge, **kept)),
             _purge("operations", partial(operations.purge, **kept)),
             _purge("answers", partial(answers.purge, limit=BATCH)),
@@ -145,7 +146,7 @@ class Housekeeper:
         for table in partitions.ALL:
             for name in partitions.ensure(table):
                 log.info("partition created", name=name)
-        dropped = history.drop_partitions(retention=self._retention)
+        dropped = partitions.drop(partitions.ATTEMPTS, before=database_now() - self._retention)
         for name in dropped + rollup.drop(retention=self._retention):
             log.info("partition dropped", name=name)
         return False
@@ -183,14 +184,14 @@ class Housekeeper:
         return chain.sign() >= chain.BATCH
 
     def _purge_versions(self, _: Any) -> bool:
-        self._versions_after, _dropped = history.purge_versions(
+        self._versions_after, _dropped = purge.versions(
             retention=self._retention, limit=BATCH, after=self._versions_after
         )
         return False
 
 
-def _purge(what: str, purge: Callable[[], int]) -> Step:
+def _purge(what: str, delete: Callable[[], int]) -> Step:
     """A step that drops a batch of rows past retention."""
     return Step(
-        f"purge {what}", lambda _: purge() >= BATCH, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
+        f"purge {what}", lambda _: delete() >= BATCH, every=PURGE_EVERY_SECONDS, again=PURGE_AGAIN_SECONDS
     )

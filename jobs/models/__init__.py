@@ -1,13 +1,18 @@
 """Tables, CHECKs and indexes. No behaviour: state is written by ``jobs.store`` alone."""
 
 from jobs.models.answer import Answer
-from jobs.models.attempt import Attempt
 from jobs.models.event import Event, FeedReader
-from jobs.models.history import CatchUp, Effect, JobVersion, SkippedRange
+from jobs.models.firings.attempt import Attempt
+from jobs.models.firings.catch_up import CatchUp, SkippedRange
+from jobs.models.firings.effect import Effect
+from jobs.models.firings.trigger import Origin, Trigger
+from jobs.models.firings.version import JobVersion
 from jobs.models.job import Job, JobLabel
+from jobs.models.levers import Breaker, Installation, TargetRule
 from jobs.models.operation import Operation
 from jobs.models.process import Clock, Lease, Worker, ZoneRules
-from jobs.models.queue import Breaker, Installation, Message, PullType, Queue, TargetRule
+from jobs.models.pull import PullType
+from jobs.models.queue import Message, Queue
 from jobs.models.tally import (
     ActivityHour,
     ActivityMinute,
@@ -20,7 +25,6 @@ from jobs.models.tally import (
     QueueSample,
 )
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
-from jobs.models.trigger import Origin, Trigger
 
 __all__ = (
     "ActivityHour",

@@ -14,8 +14,8 @@ from rest_framework.exceptions import ValidationError
 from jobs.actions.bulk.operations import Selection
 from jobs.core.errors import InvalidInput, unknown
 from jobs.models import Job, Trigger
+from jobs.models.firings.trigger import DEAD_LETTERS
 from jobs.models.operation import TRIGGER_VERBS
-from jobs.models.trigger import DEAD_LETTERS
 from jobs.selection.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter, UnfinishedFilter
 from tenants.models import Tenant
 

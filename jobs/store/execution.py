@@ -291,3 +291,25 @@ def pause_gone(trigger_ids: Sequence[UUID]) -> None:
 
 def _json_or_null(value: object) -> str | None:
     return None if value is None else json.dumps(value, allow_nan=False)
+
+
+def store_result(
+    *,
+    task_id: str,
+    task_name: str | None,
+    worker: str | None,
+    status: str,
+    result: object,
+    traceback: str | None,
+    task_args: str | None,
+) -> None:
+    """Keep what a Celery task returned, once; a stale duplicate never overwrites it."""
+    _SQL["store_result"](
+        task_id=task_id,
+        task_name=task_name,
+        worker=worker,
+        status=status,
+        result=json.dumps(result),
+        traceback=traceback,
+        task_args=task_args,
+    )

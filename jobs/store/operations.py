@@ -8,8 +8,8 @@ from uuid import UUID
 
 from jobs.models.fields import new_id
 from jobs.store import db
-from jobs.store.history import first_id_within
 from jobs.store.jobs import callers_trace_kept
+from jobs.store.purge import first_id_within
 from jobs.store.trail import present_actor
 
 _SQL = db.queries("operations")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_celery_results.backends import DatabaseBackend
 
-from jobs.store import db, history
+from jobs.store import db, execution
 
 PATIENCE_SECONDS = 5.0
 #: The usual result of a message of one trigger. Its attempt says it all, the Celery task's id included.
@@ -30,7 +30,7 @@ class SummaryBackend(DatabaseBackend):
         if result == NOTHING_TO_ADD:
             return result
         db.until_connected(
-            lambda: history.store_result(
+            lambda: execution.store_result(
                 task_id=task_id,
                 task_name=getattr(request, "task", None),
                 worker=getattr(request, "hostname", None),

@@ -15,7 +15,7 @@ from psycopg import errors
 
 from jobs.engine.housekeeper import Housekeeper
 from jobs.models import Change, TrailCheckpoint
-from jobs.store import history, trail
+from jobs.store import partitions, trail
 from jobs.store.trail import chain
 from tenants.actions import update_tenant
 from tests import factories
@@ -122,7 +122,7 @@ class TestTheApplicationsRole:
                 step.name: 0 for step in housekeeper.steps
             }
             sql("DROP TABLE IF EXISTS jobs_attempt_20200106")
-            assert history.ensure_partitions(weeks_ahead=9) != []
+            assert partitions.ensure(partitions.ATTEMPTS, ahead=9) != []
             assert owner.get("/audit").json()["results"] != []
             assert chain.verify(retention=timedelta(days=400)).findings == []
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from chaos.stage.proxy import DYING_SECONDS, Proxies, Weather
+from chaos.stage.proxy import CHUNK, DYING_SECONDS, Proxies, Weather
 from stage.waiting import wait_until
 
 
@@ -103,12 +103,10 @@ class TestALink:
         proxies.set("beat1", "echo", Weather(delay=0.5))
         with connected(port) as connection:
             begun = time.monotonic()
-            for _ in range(5):
-                connection.sendall(b"hello\n")
-                time.sleep(0.02)  # a chunk of its own
-            heard = b""
-            while len(heard) < 30:
-                heard += connection.recv(100)
+            threading.Thread(target=connection.sendall, args=(bytes(5 * CHUNK) + b"\n",)).start()
+            heard = 0
+            while heard <= 5 * CHUNK:
+                heard += len(connection.recv(CHUNK))
             assert 1.0 <= time.monotonic() - begun < 2.5
 
     def test_refuses_and_listens_at_the_same_port_again(self, link):

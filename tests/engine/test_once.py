@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from jobs.core.errors import CarillonError
 from jobs.handlers import Context
 from jobs.models import Effect, Trigger
-from jobs.store import effects, history
+from jobs.store import effects, purge
 from jobs.store.effects import NoTransaction
 from stage.waiting import wait_until
 from tenants.models import Tenant
@@ -223,13 +223,13 @@ class TestPurge:
                     effects.record(trigger_id=trigger.id, fence=1, key=key)
         clock(100 * 24 * factories.HOUR)
         retention = 90 * 24 * factories.HOUR
-        assert history.purge_effects(retention=retention, limit=10) == 0
-        assert history.purge_triggers(retention=retention, limit=10) == 1
-        assert history.purge_effects(retention=retention, limit=10) == 2
+        assert purge.effects(retention=retention, limit=10) == 0
+        assert purge.triggers(retention=retention, limit=10) == 1
+        assert purge.effects(retention=retention, limit=10) == 2
         assert set(Effect.objects.values_list("trigger_id", flat=True)) == {kept.id, unfinished.id}
 
     def test_keeps_what_a_replay_may_find(self, fire: Any) -> None:
         trigger = fire(by_orm)
-        assert history.purge_effects(retention=factories.HOUR, limit=10) == 0
+        assert purge.effects(retention=factories.HOUR, limit=10) == 0
         fire(by_orm, again=trigger)
         assert fire.summary == {"succeeded": 1, "duplicates_prevented": 1}

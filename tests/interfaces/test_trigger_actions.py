@@ -9,7 +9,7 @@ from jobs.core.errors import Conflict, NotFound
 from jobs.core.states import ENDED, TriggerState, Verb, targets_of
 from jobs.explain import explain_trigger
 from jobs.models import Trigger
-from jobs.models.trigger import DEAD_LETTERS
+from jobs.models.firings.trigger import DEAD_LETTERS
 from jobs.store.trail import Actor, ActorKind, acting_as
 from tests import factories
 from tests.factories import make_job, make_tenant, make_trigger, make_triggers, row, state_of, states

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from jobs.actions import jobs as jobs_actions
 from jobs.engine.firing import materializer
 from jobs.models import Job, Trigger
-from jobs.store import history, jobs, lifecycle
+from jobs.store import jobs, lifecycle, partitions
 from jobs.store.dispatch import Memory, queues
 from tests import factories
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
@@ -218,7 +218,7 @@ class TestTwoHousekeepers:
     def test_create_each_partition_once(self) -> None:
         def ensure() -> list[str]:
             factories.set_clock(timedelta(weeks=30))
-            return history.ensure_partitions()
+            return partitions.ensure(partitions.ATTEMPTS)
 
         created = [name for names in at_once(ensure, ensure) for name in names]
         assert len(created) == len(set(created)) == 5

@@ -10,11 +10,11 @@ from django_celery_results.models import TaskResult
 
 from jobs.core.states import ENDED
 from jobs.models import Attempt, CatchUp, SkippedRange, Trigger
-from jobs.store import history, lifecycle
+from jobs.store import lifecycle, partitions, purge
 from tests import factories
 from tests.factories import make_job, make_trigger, row, state_of
 from tests.races.conftest import Rival, at_once
-from tests.store import test_history as histories
+from tests.store import test_purge as histories
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DAY = timedelta(days=1)
@@ -34,7 +34,7 @@ def replay(trigger: Trigger) -> None:
 
 
 def purge_triggers(limit: int = 100) -> int:
-    return history.purge_triggers(retention=RETENTION, limit=limit)
+    return purge.triggers(retention=RETENTION, limit=limit)
 
 
 class TestPurgeAgainstReplay:
@@ -77,16 +77,16 @@ class TestPurgeAgainstLocks:
 
     def test_passes_over_locked_catch_up(self, rival: Rival) -> None:
         rows = [histories.TestPurgePasts.caught_up(91).pk for _ in range(2)]
-        self.check(rival, lambda: history.purge_catchups(retention=RETENTION, limit=100), CatchUp, rows)
+        self.check(rival, lambda: purge.catchups(retention=RETENTION, limit=100), CatchUp, rows)
 
     def test_passes_over_a_locked_range(self, rival: Rival) -> None:
         rows = [histories.TestPurgePasts.skipped(91).pk for _ in range(2)]
-        self.check(rival, lambda: history.purge_ranges(retention=RETENTION, limit=100), SkippedRange, rows)
+        self.check(rival, lambda: purge.ranges(retention=RETENTION, limit=100), SkippedRange, rows)
 
     def test_passes_over_a_locked_result(self, rival: Rival) -> None:
         rows = [TaskResult.objects.create(task_id=name).pk for name in "ab"]
         TaskResult.objects.update(date_done=factories.now() - RETENTION - DAY)
-        self.check(rival, lambda: history.purge_results(retention=RETENTION, limit=100), TaskResult, rows)
+        self.check(rival, lambda: purge.results(retention=RETENTION, limit=100), TaskResult, rows)
 
     @staticmethod
     def check(rival: Rival, purge: Callable[[], int], model: type, rows: list[object]) -> None:
@@ -106,8 +106,8 @@ class TestPurgeAgainstLocks:
             )
             with transaction.atomic():
                 cursor.execute("UPDATE jobs_effect SET duplicates = duplicates + 1 WHERE key = 'a'")
-                assert rival.do(lambda: history.purge_effects(retention=RETENTION, limit=100)) == 1
-        assert history.purge_effects(retention=RETENTION, limit=100) == 1
+                assert rival.do(lambda: purge.effects(retention=RETENTION, limit=100)) == 1
+        assert purge.effects(retention=RETENTION, limit=100) == 1
 
 
 class TestPartitionsAgainstReaders:
@@ -129,9 +129,9 @@ class TestPartitionsAgainstReaders:
     def test_give_way_and_are_taken_up_once_more(self, rival: Rival) -> None:
         factories.set_clock(7 * DAY)
         begun = time.monotonic()
-        assert history.ensure_partitions() == []
+        assert partitions.ensure(partitions.ATTEMPTS) == []
         factories.set_clock(RETENTION + 14 * DAY)
-        assert history.drop_partitions(retention=RETENTION) == []
+        assert partitions.drop(partitions.ATTEMPTS, before=factories.now() - RETENTION) == []
         assert time.monotonic() - begun < 2
         rival.do(lambda: connection.rollback())
         factories.set_clock(timedelta())

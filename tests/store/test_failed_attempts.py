@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from jobs.handlers.outcome import Outcome
-from jobs.store import history
+from jobs.store import partitions
 
 PARTITIONS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'jobs_attempt'::regclass"
 PARTS = """
@@ -25,7 +25,7 @@ def names(statement: str) -> set[str]:
 @pytest.mark.django_db
 def test_a_partition_that_is_made_later_has_its_part(clock: Callable[[timedelta], None]) -> None:
     clock(timedelta(weeks=1))
-    created = history.ensure_partitions()
+    created = partitions.ensure(partitions.ATTEMPTS)
     assert set(created) < names(PARTITIONS) == names(PARTS)
 
 

@@ -527,20 +527,20 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "forecast.jobs_of_tenants": lambda s: {"tenant_ids": s.tenant_ids[:1], "limit": 2_001},
     "forecast.next_jobs": lambda s: {"tenant_ids": s.tenant_ids, "limit": 200, "most": 5_000},
     "forecast.pace": lambda s: {"tenant_ids": s.tenant_ids, "minutes": 60},
-    "history.purge_triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
-    "history.purge_results": lambda s: {"retention": HOUR, "limit": 1000},
-    "history.purge_sessions": lambda s: {"limit": 1000},
-    "history.purge_catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
-    "history.purge_ranges": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
-    "history.purge_effects": lambda s: {"before_id": UUID(int=1 << 100), "limit": 1000},
-    "history.purge_versions": lambda s: {
+    "purge.triggers": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "purge.results": lambda s: {"retention": HOUR, "limit": 1000},
+    "purge.sessions": lambda s: {"limit": 1000},
+    "purge.catchups": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "purge.ranges": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "purge.effects": lambda s: {"before_id": UUID(int=1 << 100), "limit": 1000},
+    "purge.versions": lambda s: {
         "after_job_id": one(s.job_ids),
         "after_valid_from": s.now,
         "after_id": UUID(int=0),
         "retention": HOUR,
         "limit": 1000,
     },
-    "history.store_result": lambda s: {
+    "execution.store_result": lambda s: {
         "task_id": "a",
         "task_name": "jobs.noop",
         "worker": "w1",

@@ -39,7 +39,7 @@ from jobs.admin.shared.walks import Walk, WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin, read_note
 from jobs.core.errors import CarillonError
 from jobs.models import Attempt, Trigger
-from jobs.models.trigger import DEAD_LETTERS
+from jobs.models.firings.trigger import DEAD_LETTERS
 from jobs.shapes.operations import MAX_NOTE
 from tenants.clock import DatabaseNow
 from tenants.models import Tenant

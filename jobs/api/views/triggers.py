@@ -12,7 +12,7 @@ from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Trigger
-from jobs.models.trigger import DEAD_LETTERS
+from jobs.models.firings.trigger import DEAD_LETTERS
 from jobs.selection.filters import DeadLetterFilter, TriggerFilter
 from jobs.selection.walks import dead_letters
 from jobs.shapes.history import AttemptShape, DismissCount, OneTrigger, ReplayCount, TriggerShape

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from jobs.store import db, partitions
-from jobs.store.history import first_id_within
 from jobs.store.insight import clocks, workers
+from jobs.store.purge import first_id_within
 
 _SQL = db.queries("metrics")
 MAX_LEASES = 1_000

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from jobs.store import db, partitions
-from jobs.store.history import first_id_within
 from jobs.store.insight import clocks, workers
 from jobs.store.insight.metrics import MAX_AHEAD, MAX_BREAKERS, MAX_LEASES, MAX_OLDEST
+from jobs.store.purge import first_id_within
 
 _SQL = db.queries("overview")
 _METRICS = db.queries("metrics")

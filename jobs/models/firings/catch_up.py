@@ -1,47 +1,14 @@
-"""What a job's ledger needs besides its triggers: past schedules, ranges of skipped firings, unfinished catch-up
-(DESIGN §9), and the effects that are made once (DESIGN §7)."""
+"""CatchUp: past firings that are still to be decided or run. SkippedRange: many that were skipped (DESIGN §9)."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
 from jobs.core.policies import MisfirePolicy
 from jobs.core.states import SKIP_REASONS
 from jobs.models.fields import choices, new_id, one_of, times_in_range
 from jobs.models.job import Job
 from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
-
-
-class JobVersion(models.Model):
-    """From ``valid_from`` on, the job had this schedule and status: what an audit of past firings walks.
-
-    ``schedule`` holds the columns of the job that decide its instants. Append-only; one row whenever they, or the
-    status, change.
-    """
-
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Kept with the tenant by one foreign key (migration 0002): no row is of another tenant than its job.
-    job = models.ForeignKey(
-        Job, on_delete=models.PROTECT, related_name="versions", db_index=False, db_constraint=False
-    )
-    tenant_id = models.BigIntegerField()
-    version = models.PositiveIntegerField()
-    status = models.CharField(max_length=16)
-    schedule = models.JSONField()
-    valid_from = models.DateTimeField()
-
-    class Meta:
-        constraints = (
-            models.CheckConstraint(condition=times_in_range("valid_from"), name="jobversion_times_in_range"),
-        )
-        indexes = (
-            # manage.py audit_firings: a job's past, in order.
-            models.Index(fields=("job", "valid_from", "id"), name="jobversion_of_job"),
-        )
-
-    def __str__(self) -> str:
-        return f"version {self.version} ({self.status}) from {self.valid_from:%Y-%m-%d %H:%M:%S}"
 
 
 class SkippedRange(models.Model):
@@ -83,28 +50,6 @@ class SkippedRange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.count} firings skipped ({self.reason})"
-
-
-class Effect(models.Model):
-    """An effect that a handler makes once (``Context.once``): written by the handler's own transaction, beside it.
-
-    ``duplicates``: how many later executions found it and left the effect out. Purged after its trigger.
-    """
-
-    pk = models.CompositePrimaryKey("trigger_id", "key")
-    trigger_id = models.UUIDField()
-    key = models.CharField(max_length=200)
-    fence = models.PositiveIntegerField()
-    recorded_at = models.DateTimeField(db_default=Now())
-    duplicates = models.PositiveIntegerField(default=0, db_default=0)
-
-    class Meta:
-        constraints = (
-            models.CheckConstraint(condition=times_in_range("recorded_at"), name="effect_times_in_range"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.key} of {self.trigger_id}"
 
 
 _DECIDED = Q(policy="fire_all") | Q(cursor__gte=models.F("until_at"))

@@ -1,4 +1,4 @@
-"""History: partitions of the attempts, retention, and Celery's results, each written once."""
+"""Retention: partitions of the attempts, what is deleted past it, and Celery's results, each written once."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from django_celery_results.models import TaskResult
 
 from jobs.models import Attempt, CatchUp, Job, JobVersion, SkippedRange, Trigger
 from jobs.models.fields import new_id
-from jobs.store import history as history_store
+from jobs.store import execution, partitions, purge
 from tests import factories
 from tests.factories import HOUR, make_attempt, make_job, make_trigger
 
@@ -38,17 +38,21 @@ def id_of(moment: datetime) -> UUID:
     return UUID(int=(int(moment.timestamp() * 1000) << 80) | new_id().int & (1 << 80) - 1)
 
 
+def drop_past() -> list[str]:
+    return partitions.drop(partitions.ATTEMPTS, before=factories.now() - RETENTION)
+
+
 class TestPartitions:
     def test_are_there_from_the_first_migration(self) -> None:
         attempt = make_attempt(make_trigger())
         monday = factories.now().date() - factories.now().weekday() * DAY
         assert partition_of(attempt) == f"jobs_attempt_{monday:%Y%m%d}"
-        assert history_store.ensure_partitions() == []
+        assert partitions.ensure(partitions.ATTEMPTS) == []
 
     def test_are_created_ahead_week_by_week(self, clock: Clock) -> None:
         clock(WEEK)
-        [name] = history_store.ensure_partitions()
-        assert history_store.ensure_partitions() == []
+        [name] = partitions.ensure(partitions.ATTEMPTS)
+        assert partitions.ensure(partitions.ATTEMPTS) == []
         clock(5 * WEEK)
         assert partition_of(make_attempt(make_trigger())) == name
 
@@ -56,7 +60,7 @@ class TestPartitions:
         clock(20 * WEEK)
         attempt = make_attempt(make_trigger())
         assert partition_of(attempt) == "jobs_attempt_default"
-        created = history_store.ensure_partitions()
+        created = partitions.ensure(partitions.ATTEMPTS)
         assert len(created) == 5
         assert partition_of(attempt) == created[0]
         assert rows_in("jobs_attempt_default") == 0
@@ -65,13 +69,13 @@ class TestPartitions:
         old = make_attempt(make_trigger())
         name = partition_of(old)
         clock(RETENTION)
-        assert name not in history_store.drop_partitions(retention=RETENTION)
+        assert name not in drop_past()
         clock(RETENTION + WEEK)
-        history_store.ensure_partitions()
+        partitions.ensure(partitions.ATTEMPTS)
         new = make_attempt(make_trigger())
-        assert name in history_store.drop_partitions(retention=RETENTION)
+        assert name in drop_past()
         assert list(Attempt.objects.filter(id__in=[old.id, new.id]).values_list("id", flat=True)) == [new.id]
-        assert history_store.drop_partitions(retention=RETENTION) == []
+        assert drop_past() == []
 
     def test_are_left_alone_by_a_role_that_may_not_make_tables_which_says_so(
         self, clock: Clock, caplog: pytest.LogCaptureFixture
@@ -83,8 +87,8 @@ class TestPartitions:
             )
             cursor.execute("SET LOCAL ROLE carillon_plain")
             clock(RETENTION + 2 * WEEK)
-            assert history_store.ensure_partitions() == []
-            assert history_store.drop_partitions(retention=RETENTION) == []
+            assert partitions.ensure(partitions.ATTEMPTS) == []
+            assert drop_past() == []
             cursor.execute("RESET ROLE")
         assert partition_of(make_attempt(make_trigger())) == "jobs_attempt_default"
         assert "GRANT CREATE ON SCHEMA public" in caplog.text
@@ -102,12 +106,12 @@ class TestPurgeTriggers:
         old = [self.aged(91, state) for state in ("succeeded", "dead", "skipped", "cancelled")]
         kept = [self.aged(89), self.aged(91, "pending", finished_at=None)]
         kept.append(self.aged(91, finished_at=factories.now() - DAY))
-        assert history_store.purge_triggers(retention=RETENTION, limit=100) == len(old)
+        assert purge.triggers(retention=RETENTION, limit=100) == len(old)
         assert set(Trigger.objects.values_list("id", flat=True)) == {trigger.id for trigger in kept}
 
     def test_is_bounded_and_begins_with_the_oldest(self) -> None:
         newer, older = self.aged(92), self.aged(95)
-        assert history_store.purge_triggers(retention=RETENTION, limit=1) == 1
+        assert purge.triggers(retention=RETENTION, limit=1) == 1
         assert (factories.row(older), bool(factories.row(newer))) == ({}, True)
 
 
@@ -167,11 +171,11 @@ class TestPurgePasts:
     @staticmethod
     def purge_versions(*, limit: int) -> int:
         """Walk all timelines once. Returns how many entries went."""
-        dropped, after = 0, history_store.FIRST_ENTRY
+        dropped, after = 0, purge.FIRST_ENTRY
         for _ in range(100):
-            after, number = history_store.purge_versions(retention=RETENTION, limit=limit, after=after)
+            after, number = purge.versions(retention=RETENTION, limit=limit, after=after)
             dropped += number
-            if after == history_store.FIRST_ENTRY:
+            if after == purge.FIRST_ENTRY:
                 return dropped
         raise AssertionError("the walk has no end")
 
@@ -182,7 +186,7 @@ class TestPurgePasts:
             self.caught_up(200, finished_at=None),
             self.caught_up(91, finished_at=factories.now() - 89 * DAY),
         ]
-        assert history_store.purge_catchups(retention=RETENTION, limit=100) == 1
+        assert purge.catchups(retention=RETENTION, limit=100) == 1
         assert set(CatchUp.objects.values_list("id", flat=True)) == {row.id for row in kept}
 
     def test_drops_ranges_that_lie_wholly_before_the_retention(self) -> None:
@@ -193,7 +197,7 @@ class TestPurgePasts:
             self.skipped(91, until_at=now - 89 * DAY),
             self.skipped(89, until_at=now - 91 * DAY, from_at=now - 92 * DAY),
         ]
-        assert history_store.purge_ranges(retention=RETENTION, limit=100) == 1
+        assert purge.ranges(retention=RETENTION, limit=100) == 1
         assert set(SkippedRange.objects.values_list("id", flat=True)) == {row.id for row in kept}
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 100])
@@ -231,10 +235,10 @@ class TestPurgePasts:
 
     def test_is_bounded_and_begins_with_the_oldest(self) -> None:
         newer, older = self.skipped(92), self.skipped(95)
-        assert history_store.purge_ranges(retention=RETENTION, limit=1) == 1
+        assert purge.ranges(retention=RETENTION, limit=1) == 1
         assert SkippedRange.objects.get().id == newer.id != older.id
         newest, oldest = self.caught_up(92), self.caught_up(95)
-        assert history_store.purge_catchups(retention=RETENTION, limit=1) == 1
+        assert purge.catchups(retention=RETENTION, limit=1) == 1
         assert CatchUp.objects.get().id == newest.id != oldest.id
 
 
@@ -248,7 +252,7 @@ class TestResults:
             "traceback": None,
             "task_args": "()",
         }
-        history_store.store_result(task_id=task_id, result=result, **(plain | columns))
+        execution.store_result(task_id=task_id, result=result, **(plain | columns))
 
     def test_are_written_once(self) -> None:
         self.keep("a", {"succeeded": 3})
@@ -268,15 +272,15 @@ class TestResults:
     def test_are_purged_past_retention_a_bounded_number_at_a_time(self, clock: Clock) -> None:
         for task_id in "abc":
             self.keep(task_id, 1)
-        assert history_store.purge_results(retention=HOUR, limit=2) == 0
+        assert purge.results(retention=HOUR, limit=2) == 0
         clock(2 * HOUR)
         self.keep("d", 1)
-        assert [history_store.purge_results(retention=HOUR, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [purge.results(retention=HOUR, limit=2) for _ in range(3)] == [2, 1, 0]
         assert TaskResult.objects.get().task_id == "d"
 
 
 def test_sessions_that_are_over_go() -> None:
     for name, age in (("over", HOUR), ("long over", 30 * HOUR), ("going on", -HOUR)):
         Session.objects.create(session_key=name, session_data="", expire_date=factories.now() - age)
-    assert [history_store.purge_sessions(limit=1) for _ in range(3)] == [1, 1, 0]
+    assert [purge.sessions(limit=1) for _ in range(3)] == [1, 1, 0]
     assert Session.objects.get().session_key == "going on"

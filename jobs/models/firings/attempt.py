@@ -5,7 +5,7 @@ from django.db.models.functions import Coalesce
 
 from jobs.core.states import AttemptState
 from jobs.models.fields import choices, new_id
-from jobs.models.trigger import Trigger
+from jobs.models.firings.trigger import Trigger
 
 
 class _WithoutOutput(models.Manager["Attempt"]):

@@ -1,4 +1,4 @@
--- name: purge_triggers
+-- name: triggers
 -- Drop ended triggers past retention, a bounded number at a time. A replay may move one of them at the same time: the
 -- row is checked again under its lock, so one that is pending again stays, and one that is being replayed is skipped.
 -- locks: trigger rows, SKIP LOCKED
@@ -14,7 +14,7 @@ WHERE id = ANY(ARRAY(
   AND state IN ('succeeded', 'dead', 'skipped', 'cancelled') AND finished_at < carillon_now() - %(retention)s
 RETURNING id;
 
--- name: purge_results
+-- name: results
 -- Drop Celery results past retention, a bounded number at a time.
 -- locks: rows of results, SKIP LOCKED
 -- index: django_celery_results' index on date_done
@@ -26,7 +26,7 @@ DELETE FROM django_celery_results_taskresult WHERE id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING id;
 
--- name: purge_sessions
+-- name: sessions
 -- Drop browsers' sessions that are over, a bounded number at a time: a sign-in that was begun and not ended leaves one.
 -- locks: rows of sessions, SKIP LOCKED
 -- index: Django's index on expire_date
@@ -37,7 +37,7 @@ DELETE FROM django_session WHERE session_key = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING session_key;
 
--- name: purge_catchups
+-- name: catchups
 -- Drop catch-up that was finished before the retention began, a bounded number at a time.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: primary key (UUIDv7 ids follow time)
@@ -49,7 +49,7 @@ DELETE FROM jobs_catchup WHERE id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING id;
 
--- name: purge_ranges
+-- name: ranges
 -- Drop ranges of skipped firings that end before the retention began, a bounded number at a time. A range is put on
 -- record after its firings, so that the ids of those past retention are, too.
 -- locks: rows of ranges, SKIP LOCKED
@@ -62,7 +62,7 @@ DELETE FROM jobs_skippedrange WHERE id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 RETURNING id;
 
--- name: purge_effects
+-- name: effects
 -- Drop records of effects whose triggers are gone, a bounded number at a time.
 -- locks: rows of effects, SKIP LOCKED
 -- index: primary keys (UUIDv7 ids follow time)
@@ -76,7 +76,7 @@ USING (SELECT trigger_id, key FROM jobs_effect r
 WHERE e.trigger_id = gone.trigger_id AND e.key = gone.key
 RETURNING e.trigger_id;
 
--- name: purge_versions
+-- name: versions
 -- Drop entries of timelines that another one followed before the retention began, and that no unfinished catch-up
 -- needs. The entry in force when it began stays. Walks the timelines on from one entry, since most are in force and
 -- stay.
@@ -102,16 +102,3 @@ WITH page AS MATERIALIZED (
 )
 SELECT job_id, valid_from, id, (SELECT count(*) FROM page) AS looked_at, (SELECT count(*) FROM dropped) AS dropped
 FROM page ORDER BY job_id DESC, valid_from DESC, id DESC LIMIT 1;
-
--- name: store_result
--- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it. Nothing depends on it, so
--- its commit does not wait for the disk.
--- plan: kept
-WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
-INSERT INTO django_celery_results_taskresult
-    (task_id, task_name, worker, status, content_type, content_encoding, result, traceback, meta, task_args, task_kwargs,
-     periodic_task_name, date_created, date_done)
-SELECT %(task_id)s, %(task_name)s, %(worker)s, %(status)s, 'application/json', 'utf-8', %(result)s, %(traceback)s,
-       '{"children": []}', %(task_args)s, NULL, NULL, carillon_clock(), carillon_clock()
-FROM unhurried
-ON CONFLICT (task_id) DO NOTHING;

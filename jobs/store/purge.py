@@ -1,16 +1,15 @@
-"""History: the partitions of the attempts, retention, and the record of Celery's own results."""
+"""Purge: what is older is deleted, a bounded number of rows at a time. Partitions are dropped (``partitions``)."""
 
-import json
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from jobs.core.instants import EARLIEST
 from jobs.models.fields import first_id_since
-from jobs.store import db, partitions
+from jobs.store import db
 from tenants.clock import database_now
 
-_SQL = db.queries("history")
+_SQL = db.queries("purge")
 
 
 class TimelineEntry(NamedTuple):
@@ -24,37 +23,27 @@ class TimelineEntry(NamedTuple):
 FIRST_ENTRY = TimelineEntry(UUID(int=0), EARLIEST, UUID(int=0))
 
 
-def ensure_partitions(*, weeks_ahead: int | None = None) -> list[str]:
-    """Create the attempts' partitions of this week and the next ones. Returns those created. May be repeated."""
-    return partitions.ensure(partitions.ATTEMPTS, ahead=weeks_ahead)
-
-
-def drop_partitions(*, retention: timedelta) -> list[str]:
-    """Drop the attempts' partitions that ended longer ago than ``retention``. Returns their names."""
-    return partitions.drop(partitions.ATTEMPTS, before=database_now() - retention)
-
-
-def purge_triggers(*, retention: timedelta, limit: int) -> int:
+def triggers(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` ended triggers older than ``retention``. Returns how many."""
-    return _purge("purge_triggers", retention, limit)
+    return _purge("triggers", retention, limit)
 
 
-def purge_catchups(*, retention: timedelta, limit: int) -> int:
+def catchups(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` catch-ups finished longer ago than ``retention``. Returns how many."""
-    return _purge("purge_catchups", retention, limit)
+    return _purge("catchups", retention, limit)
 
 
-def purge_ranges(*, retention: timedelta, limit: int) -> int:
+def ranges(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` ranges of skipped firings that end longer ago than ``retention``. Returns how many."""
-    return _purge("purge_ranges", retention, limit)
+    return _purge("ranges", retention, limit)
 
 
-def purge_effects(*, retention: timedelta, limit: int) -> int:
+def effects(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` records of effects whose triggers are past ``retention`` and gone. Returns how many."""
-    return len(_SQL["purge_effects"](before_id=first_id_within(retention), limit=limit))
+    return len(_SQL["effects"](before_id=first_id_within(retention), limit=limit))
 
 
-def purge_versions(
+def versions(
     *, retention: timedelta, limit: int, after: TimelineEntry = FIRST_ENTRY
 ) -> tuple[TimelineEntry, int]:
     """Delete those of the next ``limit`` entries of jobs' timelines whose time ended longer ago than ``retention``.
@@ -62,7 +51,7 @@ def purge_versions(
     Whatever an audit within the retention, or a catch-up in hand, goes by is kept. Returns where to go on
     (``FIRST_ENTRY`` at the end of the walk) and how many were deleted.
     """
-    rows = _SQL["purge_versions"](
+    rows = _SQL["versions"](
         after_job_id=after.job_id,
         after_valid_from=after.valid_from,
         after_id=after.id,
@@ -85,33 +74,11 @@ def first_id_within(retention: timedelta) -> UUID:
     return first_id_since(database_now() - retention)
 
 
-def purge_results(*, retention: timedelta, limit: int) -> int:
+def results(*, retention: timedelta, limit: int) -> int:
     """Delete up to ``limit`` Celery results older than ``retention``. Returns how many."""
-    return len(_SQL["purge_results"](retention=retention, limit=limit))
+    return len(_SQL["results"](retention=retention, limit=limit))
 
 
-def purge_sessions(*, limit: int) -> int:
+def sessions(*, limit: int) -> int:
     """Delete up to ``limit`` sessions of browsers that are over. Returns how many."""
-    return len(_SQL["purge_sessions"](limit=limit))
-
-
-def store_result(
-    *,
-    task_id: str,
-    task_name: str | None,
-    worker: str | None,
-    status: str,
-    result: object,
-    traceback: str | None,
-    task_args: str | None,
-) -> None:
-    """Keep what a Celery task returned, once; a stale duplicate never overwrites it."""
-    _SQL["store_result"](
-        task_id=task_id,
-        task_name=task_name,
-        worker=worker,
-        status=status,
-        result=json.dumps(result),
-        traceback=traceback,
-        task_args=task_args,
-    )
+    return len(_SQL["sessions"](limit=limit))
