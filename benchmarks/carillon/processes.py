@@ -10,6 +10,7 @@ from benchmarks.carillon.registry import TENANT, add_one_time_jobs
 from benchmarks.stage import WORKER_PROCESSES, ManagedProcess, Stage
 from stage.processes import BEAT, CELERY
 
+APP = "scheduler_project"
 WORKER = (*CELERY, "worker", "-c", str(WORKER_PROCESSES), "--without-gossip", "--without-mingle")
 WARM_UP = 400
 #: One trigger a message, and each claim and finish its own commit.
@@ -27,19 +28,20 @@ def make_tenant(slug: str, **quotas: Any) -> None:
 
 @contextmanager
 def processes(
-    stage: Stage, *, environment: Mapping[str, str] | None = None
+    stage: Stage, *, environment: Mapping[str, str] | None = None, app: str = APP
 ) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
-    """A beat and a worker on whatever is stored. Yields both, which may still be starting."""
+    """A beat and a worker of the Celery ``app`` on whatever is stored. Yields both, which may still be starting."""
+    worker_argv, beat_argv = (tuple(app if word == APP else word for word in argv) for argv in (WORKER, BEAT))
     with (
-        stage.actor("worker", WORKER, environment=environment) as worker,
-        stage.actor("beat", BEAT, environment=environment) as beat,
+        stage.actor("worker", worker_argv, environment=environment) as worker,
+        stage.actor("beat", beat_argv, environment=environment) as beat,
     ):
         yield beat, worker
 
 
 @contextmanager
 def running(
-    stage: Stage, *, environment: Mapping[str, str] | None = None, fresh: bool = True
+    stage: Stage, *, environment: Mapping[str, str] | None = None, app: str = APP, fresh: bool = True
 ) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
     """A beat and a worker, warmed up on a tenant ``bench`` without caps. Yields both.
 
@@ -48,7 +50,7 @@ def running(
     if fresh:
         stage.empty()
         make_tenant(TENANT)
-    with processes(stage, environment=environment) as (beat, worker):
+    with processes(stage, environment=environment, app=app) as (beat, worker):
         warm_up = add_one_time_jobs(stage, WARM_UP, due_in=timedelta())
         drain(stage, warm_up, what="warming up beat and worker")
         yield beat, worker
