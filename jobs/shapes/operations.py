@@ -27,7 +27,8 @@ MAX_IDS = 1000
 #: As the column.
 MAX_NOTE = 500
 #: Ids of jobs in a filter: one to a hundred.
-IDS = r"^[0-9a-fA-F-]{36}(,[0-9a-fA-F-]{36}){0,99}$"
+_ID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+IDS = f"^{_ID}(,{_ID}){{0,99}}$"
 MAX_ID_TEXT = 37 * 100
 _FILTER = "Must be an object; {} means all of them."
 _Line = Annotated[str, Text(MAX_NAME, pattern=LINE)]
