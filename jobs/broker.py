@@ -3,18 +3,22 @@
 Nobody but us writes to our queues, or so one hopes. What is no JSON, or no envelope of kombu's, is dropped with a word
 in the log; what an envelope may hold is checked in ``jobs.tasks``. Errors of anything else come out as before. It also
 knows how many heard a broadcast, and does not register in each turn of a loop what it has registered (docs/adr/0019).
+``BrokerMemory`` notices that it was emptied.
 """
 
 import binascii
 import time
 from collections.abc import Callable
 from json import JSONDecodeError
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 from django.conf import settings
 from kombu import Connection
+from kombu.exceptions import KombuError
 from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.json import dumps
+from redis.exceptions import RedisError
 
 from jobs.telemetry import Outage, get_logger, shape_of
 
@@ -26,6 +30,12 @@ _PATIENCE_SECONDS = 2
 REPEAT_SECONDS = 1.0
 #: How long Redis waits for an urgent message while a worker may take no other.
 ASK_AGAIN_SECONDS = 0.01
+
+
+#: What shows that Redis was not emptied. No queue's name may begin with a brace, even if granted.
+MARK = "{carillon}:mark"
+_LOOK_SECONDS = 0.25
+_IN_NO_TIME = {"socket_timeout": _LOOK_SECONDS, "socket_connect_timeout": _LOOK_SECONDS}
 
 
 def _never() -> bool:
@@ -135,3 +145,46 @@ def broker_answers() -> bool:
         return False
     _outage.over()
     return True
+
+
+class BrokerMemory:
+    """Whether Redis still has what was published: emptied, or back without its file, it has lost all messages.
+
+    A mark in it tells. Not thread-safe, and no longer than ``_LOOK_SECONDS`` for each of three answers. A Redis that is
+    away has forgotten nothing as far as is known; nor does a broker of another kind.
+    """
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._channel: Any = None
+        self._known: bytes | None = None
+
+    def forgot(self) -> bool:
+        """Whether it was emptied since this was last asked."""
+        if not settings.CELERY_BROKER_URL.startswith(("redis", "sentinel")):
+            return False
+        try:
+            mark = self._mark()
+        except (OSError, KombuError, RedisError):
+            self._close()
+            return False
+        known, self._known = self._known, mark
+        return known is not None and mark != known
+
+    def _mark(self) -> bytes | None:
+        """The mark that is there, or one that is put there now."""
+        if self._channel is None:
+            options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | _IN_NO_TIME
+            self._connection = Connection(settings.CELERY_BROKER_URL, transport_options=options)
+            self._connection.ensure_connection(max_retries=1, interval_start=0.1, timeout=_LOOK_SECONDS)
+            self._channel = self._connection.channel()
+        with self._channel.conn_or_acquire() as client:
+            if (mark := client.get(MARK)) is None:
+                client.set(MARK, uuid4().hex, nx=True)
+                mark = client.get(MARK)
+        return cast(bytes | None, mark)
+
+    def _close(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            connection.release()

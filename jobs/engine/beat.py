@@ -17,6 +17,7 @@ from celery import Celery
 from celery.beat import Scheduler
 from celery.signals import beat_init
 
+from jobs.broker import BrokerMemory
 from jobs.conf import engine_settings
 from jobs.engine.cycle import Cycle
 from jobs.engine.dispatcher import Message, QueueConfig
@@ -78,6 +79,7 @@ class LeaderScheduler(Scheduler):
             publish=publisher,
             ready=publisher.ready,
             slow=publisher.is_slow,
+            forgot=BrokerMemory().forgot,
             abreast=True,
             wake=self._wake,
         )

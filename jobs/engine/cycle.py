@@ -62,8 +62,11 @@ class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
     ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``slow`` says
-    whether it takes long for messages: there are fewer and larger ones then. ``abreast``: all steps but dispatch run in
-    threads; ``wake`` is called from these when there is something new to dispatch.
+    whether it takes long for messages: there are fewer and larger ones then. ``forgot`` says once that it lost all
+    messages: their triggers are dispatched again.
+
+    ``abreast``: all steps but dispatch run in threads; ``wake`` is called from these when there is something new to
+    dispatch.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Cycle:
         publish: Callable[[Sequence[Message]], None],
         ready: Callable[[], bool] = lambda: True,
         slow: Callable[[], bool] = lambda: False,
+        forgot: Callable[[], bool] = lambda: False,
         abreast: bool = False,
         wake: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,7 +85,10 @@ class Cycle:
         self._configs = configs
         self._known: Mapping[str, QueueConfig] = {}
         self._opened: set[str] = set()
-        self._publish, self._ready, self._slow, self._wake = publish, ready, slow, wake
+        self._publish, self._ready, self._wake = publish, ready, wake
+        self._slow, self._forgot = slow, forgot
+        #: When the broker was found to have forgotten, by the database's clock, until all is taken back.
+        self._forgot_at: datetime | None = None
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._pace, self._order = Pace(), CatchUpOrder()
         self._zone_rules = ZoneRules()
@@ -138,6 +145,7 @@ class Cycle:
             Step("missed", self._end_missed, every=MISSED_EVERY_SECONDS, budget=MAX_STEP),
             Step("reap leases", self._reap_leases, every=REAP_EVERY_SECONDS),
             Step("reap messages", self._reap_messages, every=REAP_EVERY_SECONDS),
+            Step("broker memory", self._take_back_forgotten, every=REAP_EVERY_SECONDS),
             *housekeeper.steps,
         ]
         self._before, self._after = [inherit, *firing], [catching_up, *upkeep]
@@ -325,6 +333,22 @@ class Cycle:
     def _reap_messages(self, leadership: Leadership) -> bool:
         deadline = self._settings.dispatch_deadline
         return reap_messages(leadership=leadership, deadline=deadline, limit=REAP_BATCH) == REAP_BATCH
+
+    def _take_back_forgotten(self, leadership: Leadership) -> bool:
+        """Of a broker that was emptied: what is queued has no message any more. Messages that got through since carry a
+        spent fence."""
+        if self._forgot():
+            self._forgot_at = database_now()
+            log.warning("broker forgot", cause="it was emptied, or came back without its data")
+        if self._forgot_at is None:
+            return False
+        since = database_now() - self._forgot_at
+        taken = reap_messages(leadership=leadership, deadline=since, limit=REAP_BATCH)
+        if taken:
+            self._wake()
+        if taken < REAP_BATCH:
+            self._forgot_at = None
+        return taken == REAP_BATCH
 
     def close(self) -> None:
         """Hand the lease over, if the database can be reached; otherwise it expires by itself."""
