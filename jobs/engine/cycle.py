@@ -326,7 +326,8 @@ class Cycle:
 
     def _reap_leases(self, leadership: Leadership) -> bool:
         known, self._patient_since = self._patient_since, self.leader.inheritances
-        if not self._patience.allows(now=database_now(), succeeds=known != self._patient_since):
+        unattended = None if known == self._patient_since else self.leader.unattended_seconds
+        if not self._patience.allows(now=database_now(), unattended_seconds=unattended):
             return False
         return reap_leases(leadership=leadership, limit=REAP_BATCH) == REAP_BATCH
 

@@ -8,6 +8,7 @@ without a term until the lock is gone, as they do without election. A beat whose
 up to others and leaves it to these for a while.
 """
 
+import math
 import os
 import random
 import socket
@@ -30,6 +31,7 @@ class Leader:
     """Holds at most one leadership. ``election`` off means: always lead, without a term.
 
     ``inheritances`` goes up whenever a leadership begins that another may have left with work half done.
+    ``unattended_seconds``: for so long at most nobody led before the last of these.
     """
 
     def __init__(self, *, lease: timedelta, election: bool = True) -> None:
@@ -41,6 +43,7 @@ class Leader:
         self._renew_after = self._abstains_until = 0.0
         self._locked_since: float | None = None
         self.inheritances = 0
+        self.unattended_seconds = math.inf
 
     @staticmethod
     def holder() -> str:
@@ -112,7 +115,13 @@ class Leader:
             return None, False
         if taken.term is not None:
             log.info("lead", term=taken.term, holder=self._holder)
-            self.inheritances += taken.abandoned
+            if taken.abandoned:
+                self.inheritances += 1
+                # A leader that died had renewed at most a lease before it ran out.
+                free_for = taken.free_for
+                self.unattended_seconds = (
+                    math.inf if free_for is None else (self._duration + free_for).total_seconds()
+                )
             return Leadership(self._holder, taken.term), False
         if self._locked_since is None or self._locked_since > time.monotonic() - LOCKED_SECONDS:
             return None, True  # only just found locked: another beat may be taking it

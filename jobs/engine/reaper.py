@@ -29,7 +29,9 @@ class Patience:
     ended.
 
     A worker that lives renews within a third of its lease, and tries each second while it cannot; half a lease is time
-    enough. ``lease`` is the workers'. Process clocks are only asked how much time went by.
+    enough. So a successor waits only if there was no leader for longer than half a lease: or leaders that die one soon
+    after another would keep all that is to be reaped waiting. ``lease`` is the workers'. Process clocks are only asked
+    how much time went by.
     """
 
     def __init__(self, *, lease: timedelta, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -38,10 +40,18 @@ class Patience:
         self._last: tuple[float, datetime] | None = None
         self._waits_until = 0.0
 
-    def allows(self, *, now: datetime, succeeds: bool = False) -> bool:
-        """Whether expired leases are over. ``now`` is the database's time; ``succeeds``: another led until lately."""
+    def allows(self, *, now: datetime, unattended_seconds: float | None = None) -> bool:
+        """Whether expired leases are over. ``now`` is the database's time; ``unattended_seconds``, of a leader that
+        succeeds another and looks for the first time: for how long nobody may have looked.
+        """
         moment = self._monotonic()
-        cause = "a new leader" if succeeds else self._cause(moment, now)
+        cause = (
+            self._cause(moment, now)
+            if unattended_seconds is None
+            else f"no leader for up to {unattended_seconds:.0f} s"
+            if unattended_seconds > self._lease / 2
+            else ""
+        )
         self._last = (moment, now)
         if cause:
             self._waits_until = moment + self._lease / 2

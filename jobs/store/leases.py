@@ -25,11 +25,13 @@ class Leadership:
 class TakenLease(NamedTuple):
     """A new ``term``; None: the lease is free, but somebody has locked its row.
 
-    ``abandoned``: another held it before, and may have left work half done.
+    ``abandoned``: another held it before, and may have left work half done. ``free_for``: since when it has been free;
+    None: nobody had it yet.
     """
 
     term: int | None
     abandoned: bool
+    free_for: timedelta | None
 
 
 def take(*, holder: str, duration: timedelta, idle: timedelta = timedelta()) -> TakenLease | None:
@@ -38,7 +40,7 @@ def take(*, holder: str, duration: timedelta, idle: timedelta = timedelta()) -> 
     Waits for no lock. May be repeated.
     """
     for row in _SQL["take"](holder=holder, duration=duration, idle=idle):
-        return TakenLease(row.term, row.abandoned)
+        return TakenLease(row.term, row.abandoned, row.free_for)
     return None
 
 

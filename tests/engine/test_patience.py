@@ -1,5 +1,6 @@
 """Leases are taken for over only when their workers could have renewed them."""
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -31,10 +32,10 @@ def look(time: Time) -> Callable[..., bool]:
     """``look(1)``: a second goes by for process and database, then the reaper asks; ``step``: the database's alone."""
     patience, at = Patience(lease=LEASE, monotonic=time), [factories.utc(2026, 1, 1)]
 
-    def ask(seconds: float = 1.0, *, step: float = 0.0, succeeds: bool = False) -> bool:
+    def ask(seconds: float = 1.0, *, step: float = 0.0, unattended: float | None = None) -> bool:
         time.seconds += seconds
         at[0] += (seconds + step) * SECOND
-        return patience.allows(now=at[0], succeeds=succeeds)
+        return patience.allows(now=at[0], unattended_seconds=unattended)
 
     return ask
 
@@ -45,8 +46,8 @@ class TestPatience:
 
     @pytest.mark.parametrize(
         "trouble",
-        [{"seconds": 31.0}, {"step": 3600.0}, {"step": 6.0}, {"succeeds": True}],
-        ids=["away", "hour ahead", "ahead", "new leader"],
+        [{"seconds": 31.0}, {"step": 3600.0}, {"step": 6.0}, {"unattended": 16.0}, {"unattended": math.inf}],
+        ids=["away", "hour ahead", "ahead", "no leader for long", "never a leader"],
     )
     def test_gives_workers_half_a_lease_to_renew(
         self, look: Callable[..., bool], trouble: dict[str, Any]
@@ -55,8 +56,12 @@ class TestPatience:
         assert not look(**trouble)
         assert [look() for _ in range(15)] == [False] * 14 + [True]
 
-    @pytest.mark.parametrize("calm", [{"seconds": 9.0}, {"step": 4.0}, {"step": -3600.0}])
-    def test_is_not_needed_after_a_slow_turn_or_a_step_back(
+    @pytest.mark.parametrize(
+        "calm",
+        [{"seconds": 9.0}, {"step": 4.0}, {"step": -3600.0}, {"seconds": 600.0, "unattended": 14.0}],
+        ids=["a slow turn", "a step ahead", "a step back", "another led meanwhile"],
+    )
+    def test_is_not_needed_where_workers_could_renew(
         self, look: Callable[..., bool], calm: dict[str, Any]
     ) -> None:
         look()
@@ -73,6 +78,24 @@ class TestPatience:
 
 @pytest.mark.django_db
 class TestBeat:
+    def test_that_succeeds_a_dead_leader_reaps_at_once(
+        self, make_beat: Callable[..., Any], clock: Callable[[timedelta], None]
+    ) -> None:
+        make_beat().turn()
+        dead = make_trigger(state="running", lease_expires_at=factories.now() + SECOND)
+        clock(12 * SECOND)  # its lease is 10 s
+        make_beat().turn()
+        assert state_of(dead)[0] == "retrying"
+
+    def test_that_leads_after_a_long_time_without_a_leader_waits(
+        self, make_beat: Callable[..., Any], clock: Callable[[timedelta], None]
+    ) -> None:
+        make_beat().turn()
+        held = make_trigger(state="running", lease_expires_at=factories.now() + SECOND)
+        clock(20 * SECOND)
+        make_beat().turn()
+        assert state_of(held)[0] == "running"
+
     def test_reaps_nothing_at_once_after_a_step_of_the_databases_clock(self, beat: Any, clock: Any) -> None:
         """Each worker renews within a third of its lease: all of them, by the new clock."""
         beat.turn()

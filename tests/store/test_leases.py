@@ -48,7 +48,10 @@ class TestTake:
         clock(TEN + SECOND)
         assert leases.take(holder="two", duration=TEN, idle=2 * SECOND) is None
         clock(TEN + 2 * SECOND)
-        assert leases.take(holder="two", duration=TEN, idle=2 * SECOND) == (2, True)
+        term, abandoned, free_for = leases.take(holder="two", duration=TEN, idle=2 * SECOND) or (0, False, None)
+        assert (term, abandoned) == (2, True)
+        assert free_for is not None
+        assert 2 * SECOND <= free_for < TEN
 
     def test_says_whether_another_may_have_left_something_half_done(self, clock: Any) -> None:
         def abandoned(holder: str) -> bool:

@@ -5,9 +5,11 @@
 -- Take the lease if it is free, expired for %(idle)s or this holder's own, under a new term: a holder that let it expire,
 -- or lost touch with it, begins a new leadership, because its knowledge may be out of date.
 -- locks: the lease row, SKIP LOCKED
--- returns: term (null: the row is locked), and whether another holder had it before; no row while another holds it
+-- returns: term (null: the row is locked), whether another holder had it before, and how long ago its lease ran out
+-- (null: there was none); no row while another holds it
 WITH free AS MATERIALIZED (
-    SELECT lease.name IS NULL AS is_new, coalesce(lease.holder, 'nobody') AS last_holder
+    SELECT lease.name IS NULL AS is_new, coalesce(lease.holder, 'nobody') AS last_holder,
+           carillon_clock() - lease.expires_at AS free_for
     FROM (VALUES ('leader')) AS wanted(name) LEFT JOIN jobs_lease lease USING (name)
     WHERE lease.name IS NULL OR lease.expires_at <= carillon_clock() - %(idle)s::interval OR lease.holder = %(holder)s
 ), locked AS MATERIALIZED (
@@ -27,7 +29,7 @@ WITH free AS MATERIALIZED (
     SELECT term FROM taken UNION ALL SELECT term FROM made UNION ALL
     SELECT NULL FROM free WHERE NOT is_new AND NOT EXISTS (SELECT FROM locked)
 )
-SELECT term, last_holder <> %(holder)s AS abandoned FROM found, free;
+SELECT term, last_holder <> %(holder)s AS abandoned, free_for FROM found, free;
 
 -- name: renew
 -- Prolong exactly this leadership; an expired one is not revived.
