@@ -81,11 +81,26 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     keep_prints()
     pool = _supported_pool(sender)
     _guard(pool)
-    if pool != "prefork":
+    if pool == "prefork":
+        worker_shutting_down.connect(_bound_stop, weak=False)
+    else:
         _write_activity()
     if engine_settings().brokerless_fallback:
         _prepare_to_go_without_broker(sender, pool)
     collector.spare()
+
+
+def _bound_stop(**_: Any) -> None:
+    """What its processes do not end while they drain is handed back then; no stop takes longer."""
+    from billiard.process import active_children
+
+    from jobs.conf import engine_settings
+    from jobs.engine.worker import draining
+
+    draining.end_after(
+        engine_settings().drain_seconds + draining.LAST_SECONDS,
+        children=lambda: [process.pid for process in active_children()],
+    )
 
 
 def _supported_pool(worker: Any) -> str:
@@ -139,9 +154,11 @@ def _connect_ahead(**_: Any) -> None:
     records spans is imported then, too.
     """
     from jobs.engine import worker
+    from jobs.engine.worker import draining
     from jobs.store import db
     from jobs.telemetry import traces
 
+    draining.tell_on_signal()
     worker.be_expendable()
     db.connect_ahead()
     traces.recorder()

@@ -48,7 +48,11 @@ class TestTake:
         clock(TEN + SECOND)
         assert leases.take(holder="two", duration=TEN, idle=2 * SECOND) is None
         clock(TEN + 2 * SECOND)
-        term, abandoned, free_for = leases.take(holder="two", duration=TEN, idle=2 * SECOND) or (0, False, None)
+        term, abandoned, free_for = leases.take(holder="two", duration=TEN, idle=2 * SECOND) or (
+            0,
+            False,
+            None,
+        )
         assert (term, abandoned) == (2, True)
         assert free_for is not None
         assert 2 * SECOND <= free_for < TEN
