@@ -2,7 +2,8 @@
 
 Every bad setting is collected before anything is refused, so that one start shows one complete list. Without
 ``DATABASE_URL`` (or ``REDIS_URL``) the *embedded mode* supplies it: a URL that depends on the data directory alone, so
-that any command finds the servers ``manage.py up`` started there. Nothing here connects to anything.
+that any command finds the servers ``manage.py up`` started there. With RabbitMQ as the broker no Redis is supplied: it
+is done without. Nothing here connects to anything.
 """
 
 import base64
@@ -26,7 +27,8 @@ from scheduler_project.embedded import paths
 
 S = TypeVar("S", bound=BaseSettings)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-BROKER_SCHEMES = ("redis", "rediss", "unix", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp", "memory")
+AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
+BROKER_SCHEMES = ("redis", "rediss", "unix", "redis+socket", "sentinel", *AMQP_SCHEMES, "memory")
 
 
 class Oidc(NamedTuple):
@@ -271,9 +273,14 @@ class Platform(BaseSettings):
             "OPTIONS": bounded | options,
         }
 
+    @property
+    def without_redis(self) -> bool:
+        """Whether rates and wake-ups go through Postgres: RabbitMQ is the broker, and no Redis is named."""
+        return without_redis(redis_url=self.redis_url, broker_url=self.broker_url)
+
     def redis(self) -> str:
-        """The URL of the Redis that beats and services share, as redis-py spells it."""
-        return self.redis_url or paths.embedded_redis_url(self.data_dir)
+        """The URL of the Redis that beats and services share, as redis-py spells it; empty where there is none."""
+        return "" if self.without_redis else self.redis_url or paths.embedded_redis_url(self.data_dir)
 
     def broker(self) -> str:
         """The broker's URL as kombu spells it (``unix://`` becomes ``redis+socket://``)."""
@@ -302,6 +309,11 @@ class Platform(BaseSettings):
 
     def hosts(self) -> list[str]:
         return list(self.allowed_hosts or LOOPBACK_HOSTS)
+
+
+def without_redis(*, redis_url: str | None, broker_url: str | None) -> bool:
+    """Whether an installation with these needs no Redis, not even the embedded one."""
+    return not redis_url and urlsplit(broker_url or "").scheme in AMQP_SCHEMES
 
 
 def encryption_keys(text: str) -> tuple[bytes, ...]:

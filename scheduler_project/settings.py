@@ -226,7 +226,7 @@ METRICS_TOKEN = PLATFORM.metrics_token or ""
 # Notices by e-mail; without EMAIL_URL none are taken.
 globals().update(PLATFORM.email())
 
-# The Redis of rate limits and wake-ups. Their users go on without it.
+# The Redis of rate limits and wake-ups. Their users go on without it; empty: they use Postgres (docs/adr/0030).
 REDIS_URL = PLATFORM.redis()
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".

@@ -1,5 +1,7 @@
 """Rate limits that all processes share: token buckets in Redis, by Redis' clock (DESIGN §8, ADR 8).
 
+Where there is no Redis they are in Postgres, by Postgres' clock (``over_postgres``, ADR 30); the rest is the same.
+
 Each process keeps an account of every bucket that it uses, and answers from it. One thread exchanges the accounts with
 Redis, many at a time: it reports what was spent and learns what others spent. So nobody ever waits for Redis longer
 than ``BUDGET_SECONDS`` in all, and nobody waits at all while Redis is slow.

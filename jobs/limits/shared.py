@@ -1,4 +1,4 @@
-"""The buckets as one process sees them: its accounts, and the thread that exchanges them with Redis."""
+"""The buckets as one process sees them: its accounts, and the thread that exchanges them with Redis, or Postgres."""
 
 import os
 import threading
@@ -9,10 +9,11 @@ from functools import cache
 from typing import NamedTuple
 
 from django.conf import settings
-from redis.exceptions import RedisError, ResponseError
 
 from jobs.limits.buckets import ASK_AGAIN_SECONDS, Account, Bucket
-from jobs.limits.exchange import Answer, Line, Request, Wire, failure_of
+from jobs.limits.exchange import Answer, Line, Request, Wire
+from jobs.limits.over_postgres import PostgresWire
+from jobs.limits.over_redis import RedisWire
 from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
@@ -26,7 +27,7 @@ IDLE_SECONDS = 10.0
 MAX_ACCOUNTS = 50_000
 ALONE = (
     "No Redis answers under REDIS_URL, so rates of tenants, hosts and keys are counted by each process alone. "
-    "A broker other than Redis needs a Redis beside it for that."
+    "With RabbitMQ as the broker leave REDIS_URL out, and they are counted in Postgres."
 )
 
 
@@ -47,7 +48,8 @@ class Buckets:
     """
 
     def __init__(self, *, url: str) -> None:
-        self._wire = Wire(url)
+        """``url``: of Redis; empty where there is none."""
+        self._wire = wire_of(url)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._accounts: dict[str, Account] = {}
@@ -207,6 +209,7 @@ class Buckets:
                 while not self._requests and not self._dirty:
                     if not self._changed.wait(IDLE_SECONDS) and not self._requests and not self._dirty:
                         self._thread = None
+                        self._wire.rest()
                         return
                 requests, self._requests = self._requests, []
                 self._began_at = time.monotonic()
@@ -234,7 +237,7 @@ class Buckets:
         failure: Exception | None = None
         try:
             answers = self._wire.call(lines)
-        except (RedisError, OSError, ValueError) as error:
+        except self._wire.failures as error:
             failure = error
         except Exception as error:
             # A defect. Without the thread all would count alone from now on, unnoticed.
@@ -267,8 +270,7 @@ class Buckets:
     def _note_answer(self, failure: Exception | None) -> None:
         self._away = failure is not None
         if failure is not None:
-            # A Redis that answers and refuses is not away: out of memory, read-only, without the right to the script.
-            refused = isinstance(failure, ResponseError)
+            refused = self._wire.refused(failure)
             self._outage.failed(failure, refused=refused, counted_alone=self.counted_alone)
             return
         self._outage.over(counted_alone=self.counted_alone)
@@ -289,9 +291,16 @@ class Buckets:
         self._accounts = kept
 
 
+def wire_of(url: str) -> Wire:
+    """To the Redis of that URL; to Postgres where there is none."""
+    return RedisWire(url) if url else PostgresWire()
+
+
 def counted_together(*, patience_seconds: float = 2.0, say: bool = False) -> bool:
-    """Whether Redis answers, so that all processes count rates together. ``say``: warn in the log when it does not."""
-    error = failure_of(settings.REDIS_URL, patience_seconds=patience_seconds)
+    """Whether Redis, or Postgres in its place, answers, so that all processes count rates together. ``say``: warn in
+    the log when it does not.
+    """
+    error = wire_of(settings.REDIS_URL).failure(patience_seconds=patience_seconds)
     if error is not None and say:
         log.warning("rates not shared", reason=ALONE, error=str(error))
     return error is None

@@ -10,7 +10,7 @@ from jobs.models.firings.version import JobVersion
 from jobs.models.job import Job, JobLabel
 from jobs.models.levers import Breaker, Installation, TargetRule
 from jobs.models.operation import Operation
-from jobs.models.process import Clock, Lease, Worker, ZoneRules
+from jobs.models.process import Clock, Lease, Rate, Worker, ZoneRules
 from jobs.models.pull import PullType
 from jobs.models.queue import Message, Queue
 from jobs.models.tally import (
@@ -55,6 +55,7 @@ __all__ = (
     "PullType",
     "Queue",
     "QueueSample",
+    "Rate",
     "SkippedRange",
     "TargetRule",
     "TrailCheckpoint",

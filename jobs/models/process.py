@@ -1,5 +1,7 @@
 """What processes leave for one another: Lease, who leads (DESIGN §6); ZoneRules, by which release of the time zones.
 
+Rate, what of a rate limit is spent, where there is no Redis to count it.
+
 And what they say of themselves, for people: Worker, who takes messages (DESIGN §7); Clock, how far off theirs is.
 """
 
@@ -38,6 +40,22 @@ class ZoneRules(models.Model):
 
     def __str__(self) -> str:
         return f"{self.version}, last at {self.seen_at:%Y-%m-%d %H:%M:%S}"
+
+
+class Rate(models.Model):
+    """A bucket of ``jobs.limits``, counted here where there is no Redis. The table is unlogged (docs/adr/0030).
+
+    ``full_at``: when it is full again, in seconds since 1970 by the database's clock. ``granted`` and ``asked`` are the
+    exchange's own: a statement can tell what it granted, and read what was asked, only by the row.
+    """
+
+    bucket = models.TextField(primary_key=True)
+    full_at = models.FloatField()
+    granted = models.IntegerField()
+    asked = ArrayField(models.FloatField())
+
+    def __str__(self) -> str:
+        return self.bucket
 
 
 class Worker(models.Model):

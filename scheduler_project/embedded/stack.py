@@ -1,10 +1,10 @@
 """Embedded servers as a context: start the missing ones, stop them at the end.
 
-``DATABASE_URL`` and ``REDIS_URL`` in the environment say which servers exist already; the others are
-started in the data directory, or adopted there when an earlier owner was killed. One process owns a data
-directory at a time: a file lock says so, which the kernel drops however the owner ends. Inside the context
-SIGTERM raises ``KeyboardInterrupt`` like SIGINT, unless the program handles it, so that the servers are
-stopped in order either way.
+``DATABASE_URL`` and ``REDIS_URL`` in the environment say which servers exist already, and a ``BROKER_URL`` of
+RabbitMQ that no Redis is needed; the others are started in the data directory, or adopted there when an earlier
+owner was killed. One process owns a data directory at a time: a file lock says so, which the kernel drops however
+the owner ends. Inside the context SIGTERM raises ``KeyboardInterrupt`` like SIGINT, unless the program handles it,
+so that the servers are stopped in order either way.
 """
 
 import fcntl
@@ -21,6 +21,7 @@ from scheduler_project.embedded import paths
 from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.server import EmbeddedError, EmbeddedServer
+from scheduler_project.environment import without_redis
 
 
 class EmbeddedStack:
@@ -36,7 +37,8 @@ class EmbeddedStack:
         self.servers: list[EmbeddedServer] = []
         if not os.environ.get("DATABASE_URL"):
             self.servers.append(EmbeddedPostgres(data_dir=self.data_dir, ephemeral=ephemeral))
-        if not os.environ.get("REDIS_URL"):
+        redis, broker = os.environ.get("REDIS_URL"), os.environ.get("BROKER_URL")
+        if not redis and not without_redis(redis_url=redis, broker_url=broker):
             self.servers.append(EmbeddedRedis(data_dir=self.data_dir, ephemeral=ephemeral))
         self._exits = ExitStack()
 

@@ -19,7 +19,7 @@ from jobs.explain import explain_trigger
 from jobs.handlers import registry, run_sync
 from jobs.handlers.builtin import broker
 from jobs.limits import Bucket, Buckets
-from jobs.limits.exchange import PREFIX
+from jobs.limits.over_redis import PREFIX
 from jobs.store import execution
 from tenants.actions import update_tenant
 from tenants.models import Tenant

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from chaos.stage.proxy import Proxies, Weather
 from jobs.limits import BUDGET_SECONDS, Bucket, Buckets, Rates, shared, target_bucket, tenant_bucket
 from jobs.limits.buckets import Account
-from jobs.limits.exchange import PREFIX
+from jobs.limits.over_redis import PREFIX
 from stage.waiting import wait_until
 from tests.factories import MINUTE, SECOND, dispatch, make_job, make_tenant, make_triggers
 

@@ -25,7 +25,7 @@ from jobs.core.errors import InvalidInput
 from jobs.handlers import registry, run_sync
 from jobs.handlers.builtin import broker
 from jobs.handlers.outcome import HandlerError
-from jobs.limits.exchange import PREFIX
+from jobs.limits.over_redis import PREFIX
 from jobs.telemetry.traces.w3c import TraceContext
 
 

@@ -1,0 +1,27 @@
+"""A session with Postgres beside Django's: of a thread that listens, or that exchanges rate limits.
+
+It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it.
+"""
+
+import math
+from typing import Any
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections
+
+#: Parameters that only Django's own connections have.
+_DJANGOS = ("cursor_factory", "context", "prepare_threshold")
+
+
+def own_session(*, timeout_seconds: float) -> psycopg.Connection[Any]:
+    """Connect to Carillon's database within ``timeout_seconds``; what is sent then and not received counts as long.
+
+    Raises ``psycopg.Error``.
+    """
+    known = connections[DEFAULT_DB_ALIAS].get_connection_params()
+    parameters = {name: value for name, value in known.items() if name not in _DJANGOS}
+    bounded = {
+        "connect_timeout": math.ceil(timeout_seconds),
+        "tcp_user_timeout": round(timeout_seconds * 1000),
+    }
+    return psycopg.connect(**parameters | bounded, autocommit=True)
