@@ -1,4 +1,4 @@
-"""Hearing wake-ups: a thread that waits on Redis and signals over a socket the beat can ``select`` on.
+"""Hearing wake-ups: a thread that waits on its channel and signals over a socket the beat can ``select`` on.
 
 All that may block (resolving, connecting, TLS, a server that does not answer) blocks the thread alone: a beat whose
 Redis is dead turns as fast as ever. The thread connects again by itself, once a second. It signals after each connect
@@ -7,12 +7,9 @@ too, for messages sent while it was away.
 
 import socket
 import threading
-from typing import Any
-
-from redis import RedisError
 
 from jobs.telemetry import Outage
-from jobs.wakeups.channel import Channel, Kind, our_channel
+from jobs.wakeups.channel import FAILURES, Channel, Kind, our_channel
 
 #: A server silent for this long is pinged; after as long again without an answer the connection counts as dead.
 QUIET_SECONDS = 5.0
@@ -60,30 +57,16 @@ class Listener:
     def _run(self, channel: Channel) -> None:
         while not self._closed.is_set():
             try:
-                self._hear_out(channel)
-            except (RedisError, OSError) as error:
+                for begun in channel.hear(self._closed, quiet_seconds=QUIET_SECONDS):
+                    if begun:
+                        self._outage.over()
+                    self._notify()
+            except FAILURES as error:
                 if not self._closed.is_set():
                     self._outage.failed(error)
             self._closed.wait(RECONNECT_SECONDS)
 
-    def _hear_out(self, channel: Channel) -> None:
-        """Signal every message until the connection breaks. Raises ``RedisError`` or ``OSError`` then."""
-        with channel.connect(timeout_seconds=QUIET_SECONDS) as client, client.pubsub() as pubsub:
-            pubsub.subscribe(channel.name)
-            asked = False
-            while not self._closed.is_set():
-                message = pubsub.get_message(timeout=QUIET_SECONDS)
-                if message is None and asked:
-                    raise TimeoutError(f"no answer within {QUIET_SECONDS:g} s")
-                if message is None:
-                    pubsub.ping()
-                elif message["type"] != "pong":
-                    self._notify(message)
-                asked = message is None
-
-    def _notify(self, message: dict[str, Any]) -> None:
-        if message["type"] == "subscribe":
-            self._outage.over()
+    def _notify(self) -> None:
         try:
             self._writer.send(b"\0")
         except BlockingIOError:

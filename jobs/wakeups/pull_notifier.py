@@ -7,7 +7,6 @@ every ``POLL_SECONDS``.
 import os
 import threading
 from functools import cache
-from typing import Any
 
 from jobs.wakeups.listener import Listener
 
@@ -32,8 +31,8 @@ class PullNotifier(Listener):
             self._changed.wait_for(lambda: self.notified != heard, timeout=seconds)
             return self.notified
 
-    def _notify(self, message: dict[str, Any]) -> None:
-        super()._notify(message)
+    def _notify(self) -> None:
+        super()._notify()
         with self._changed:
             self.notified += 1
             self._changed.notify_all()

@@ -8,11 +8,10 @@ from datetime import timedelta
 from functools import cache
 
 from django.db import connection, transaction
-from redis import RedisError
 
 from jobs.conf import engine_settings
 from jobs.telemetry import Outage
-from jobs.wakeups.channel import COALESCE_SECONDS, Channel, our_channel
+from jobs.wakeups.channel import COALESCE_SECONDS, FAILURES, Channel, Publisher, our_channel
 
 #: No step of sending (connecting, publishing) takes longer; Redis answers within a millisecond or is in trouble.
 TIMEOUT_SECONDS = 0.1
@@ -35,7 +34,7 @@ def wake_beats(*, due_in: timedelta = timedelta()) -> None:
     send = _sender(channel).send
     if connection.in_atomic_block:
         transaction.on_commit(send, robust=True)
-    else:  # at once, without the database, which on_commit would connect to
+    else:  # at once, and over Redis without the database, which on_commit would connect to
         send()
 
 
@@ -49,11 +48,11 @@ def wake_pull_workers() -> None:
 class Sender:
     """Publishes wake-ups on one channel; may be used by several threads.
 
-    ``counts``: ``sent``, ``spared`` (another one just before says the same), ``lost`` (Redis was away).
+    ``counts``: ``sent``, ``spared`` (another one just before says the same), ``lost`` (the server was away).
     """
 
     def __init__(self, channel: Channel) -> None:
-        self._client = channel.connect(timeout_seconds=TIMEOUT_SECONDS)
+        self._client: Publisher = channel.connect(timeout_seconds=TIMEOUT_SECONDS)
         self._channel = channel.name
         self._sending = threading.Lock()
         self._wanted = False
@@ -86,7 +85,7 @@ class Sender:
         try:
             self._client.publish(self._channel, b"")
             self._note_sent()
-        except (RedisError, OSError) as error:
+        except FAILURES as error:
             self._wanted = False
             self._note_lost(error, began=began)
 

@@ -19,7 +19,7 @@ from django.db import connection, transaction
 from jobs.handlers import RetryAfter
 from jobs.telemetry import outage
 from jobs.wakeups import Listener, Sleep, listener, sender, wake_beats
-from jobs.wakeups.channel import COALESCE_SECONDS, Channel, our_channel
+from jobs.wakeups.channel import COALESCE_SECONDS, Channel, RedisChannel, our_channel
 from jobs.wakeups.sender import Sender
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
@@ -34,7 +34,7 @@ LONG = 60.0
 @pytest.fixture
 def channel() -> Channel:
     """One that no other test publishes on."""
-    return Channel(django_settings.REDIS_URL, f"carillon:wake:tests:{uuid4()}")
+    return RedisChannel(django_settings.REDIS_URL, f"carillon:wake:tests:{uuid4()}")
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def redis_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
 def mute() -> Iterator[tuple[Channel, socket.socket]]:
     """A server that lets everybody connect and answers nobody."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield Channel(f"redis://127.0.0.1:{server.getsockname()[1]}/0", "x"), server
+        yield RedisChannel(f"redis://127.0.0.1:{server.getsockname()[1]}/0", "x"), server
 
 
 def said(log: Mock) -> list[str]:
@@ -158,7 +158,7 @@ class TestSender:
     ) -> None:
         log = Mock()
         monkeypatch.setattr(outage, "_log", log)
-        sending = Sender(Channel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x"))
+        sending = Sender(RedisChannel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x"))
         sending.send()
         client, sending._client = sending._client, Mock()
         sending.send()
@@ -215,7 +215,7 @@ class TestListener:
         monkeypatch.setattr(listener, "RECONNECT_SECONDS", 0.02)
         log = Mock()
         monkeypatch.setattr(outage, "_log", log)
-        channel = Channel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x")
+        channel = RedisChannel(paths.embedded_redis_url(redis_of_our_own.data_dir), "x")
         redis_of_our_own.start()
         found = listening(channel)
         redis_of_our_own.stop()
@@ -250,9 +250,9 @@ class TestListener:
     ) -> None:
         monkeypatch.setattr(listener, "QUIET_SECONDS", 0.25)
         connects: list[Channel] = []
-        connect = Channel.connect
+        connect = RedisChannel.connect
         monkeypatch.setattr(
-            Channel, "connect", lambda self, **how: connects.append(self) or connect(self, **how)
+            RedisChannel, "connect", lambda self, **how: connects.append(self) or connect(self, **how)
         )
         found = listening(channel)
         select.select([found], [], [], 1.0)  # four times as long
