@@ -20,6 +20,7 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.json import dumps
 from redis.exceptions import RedisError
 
+from jobs.conf import engine_settings
 from jobs.telemetry import Outage, get_logger, shape_of
 
 log = get_logger()
@@ -188,3 +189,35 @@ class BrokerMemory:
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
             connection.release()
+
+
+def carriers() -> dict[str, str]:
+    """Where messages go, and where rates are counted and wake-ups sent: ``redis``, ``rabbitmq``, ``postgres``."""
+    scheme = settings.CELERY_BROKER_URL.partition("://")[0]
+    messages = "rabbitmq" if scheme.removesuffix("s") in ("amqp", "pyamqp") else "redis"
+    rest = "redis" if settings.REDIS_URL else "postgres"
+    return {"messages": messages, "rates": rest, "wake_ups": rest}
+
+
+def differences() -> list[str]:
+    """Of RabbitMQ as the broker, in words: what of the settings has no effect there, or another one."""
+    if carriers()["messages"] != "rabbitmq":
+        return []
+    found = [
+        "CARILLON_TENANT_QUEUE_BYTES: RabbitMQ does not tell the bytes of a queue; the queues that jobs write to are "
+        "bounded by CARILLON_QUEUE_MAX_MESSAGES alone."
+    ]
+    if engine_settings().reserved_slots:
+        found.append(
+            "CARILLON_RESERVED_SLOTS: workers keep no slots for urgent work; a queue of RabbitMQ has no list for it. "
+            "Give urgent types a worker of their own (-Q)."
+        )
+    return found
+
+
+def tell_carriers() -> None:
+    """At a process's start, where it is not all Redis."""
+    if (used := carriers())["messages"] == "rabbitmq":
+        log.info("broker is RabbitMQ", **used)
+        for difference in differences():
+            log.warning("setting without effect", reason=difference)

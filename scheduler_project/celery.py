@@ -20,9 +20,10 @@ from celery.signals import (
     worker_shutting_down,
 )
 from celery.worker import state
+from django.conf import settings
 from kombu import Queue
 
-from jobs.broker import use_for_redis
+from jobs.broker import tell_carriers, use_for_redis
 from jobs.telemetry import get_logger, keep_prints, logging_config
 from scheduler_project.processes import collector
 from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
@@ -76,6 +77,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     from jobs.store import db
 
     _own_sessions()
+    tell_carriers()
     import_module("aiohttp")
     db.keep_plans()
     keep_prints()
@@ -216,6 +218,7 @@ def _prepare_to_lead(**_: Any) -> None:
     from jobs.selection.walks import select
 
     _own_sessions()
+    tell_carriers()
     limits.counted_together(say=True)
     Runner(select).start()
     _write_activity()
@@ -227,4 +230,8 @@ def _register_job_types(sender: Celery, **_: Any) -> None:
     from jobs.tasks import register
 
     names = register(sender)
-    sender.conf.task_queues = [Queue(name, exchange="", routing_key=name) for name in names]
+    kind = settings.CARILLON.queue_type
+    arguments = {"x-queue-type": kind} if kind else None
+    sender.conf.task_queues = [
+        Queue(name, exchange="", routing_key=name, queue_arguments=arguments) for name in names
+    ]

@@ -266,8 +266,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = (
         "health_check_interval": 10,
     }
     if CELERY_BROKER_URL.startswith(("redis", "sentinel"))
-    else {"confirm_publish": True}
+    else {"confirm_publish": True, "read_timeout": 5, "write_timeout": 5}
 )
+if not CELERY_BROKER_URL.startswith(("redis", "sentinel")):
+    # RabbitMQ and its clients miss each other after twice as many seconds; what a lost worker had is given to others.
+    CELERY_BROKER_HEARTBEAT = 20
 
 LOGGING_CONFIG = None
 logging_config(log_format=CARILLON.log_format, level=CARILLON.log_level)

@@ -2,7 +2,8 @@
 
 Messages are plain Celery protocol 2 with the few headers a worker reads; building them by hand instead of
 ``apply_async`` makes publishing several times cheaper. After any error the connection is dropped: what a half-sent
-batch left behind carries fences that are spent once the dispatcher hands the triggers back.
+batch left behind carries fences that are spent once the dispatcher hands the triggers back. Redis says of each message
+that it has it; RabbitMQ is asked to (``confirms``), and a batch is published when it has said so of all.
 """
 
 import time
@@ -13,6 +14,7 @@ from kombu import Connection, Producer
 from kombu.exceptions import KombuError
 
 from jobs.activity import count
+from jobs.engine.confirms import Confirms
 from jobs.engine.dispatcher import Message, PublishError
 from jobs.models.fields import new_id
 from jobs.telemetry import Outage, get_logger
@@ -25,6 +27,9 @@ RETRY_AFTER_SECONDS = 1.0
 TRYING_PART = 10
 #: A broker that takes longer for what is published at once is slow.
 SLOW_SECONDS = 0.1
+AMQP = ("amqp", "pyamqp")
+#: For RabbitMQ to have a whole batch on its disks.
+CONFIRM_SECONDS = 5.0
 _EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
@@ -39,6 +44,7 @@ class Publisher:
         self._instead = instead
         self._connection: Connection | None = None
         self._producer: Producer | None = None
+        self._confirms: Confirms | None = None
         self._retry_at = 0.0
         self._took_seconds = 0.0
         self._outage = Outage("broker away")
@@ -60,7 +66,7 @@ class Publisher:
             return False
         try:
             self._connect()
-        except (OSError, KombuError, *self._app.connection_for_write().connection_errors) as error:
+        except self._failures() as error:
             self.close()
             now = time.monotonic()
             wait = RETRY_AFTER_SECONDS if self._instead is None else (now - since) * TRYING_PART
@@ -70,12 +76,20 @@ class Publisher:
         self._outage.over()
         return True
 
+    def _failures(self) -> tuple[type[BaseException], ...]:
+        """Of a channel, too: RabbitMQ refuses a queue that is there and of another type."""
+        broker = self._app.connection_for_write()
+        return (OSError, KombuError, *broker.connection_errors, *broker.channel_errors)
+
     def _connect(self) -> None:
-        self._connection = self._app.connection_for_write(connect_timeout=2)
+        # One by one they would be waited for (CELERY_BROKER_TRANSPORT_OPTIONS).
+        together = {"confirm_publish": False} if self._app.conf.broker_url.startswith(AMQP) else {}
+        self._connection = self._app.connection_for_write(connect_timeout=2, transport_options=together)
         self._connection.ensure_connection(max_retries=1, interval_start=0.1, timeout=3)
         channel = self._connection.channel()
         for queue in self._app.conf.task_queues:
             queue(channel).declare()
+        self._confirms = Confirms(channel) if together else None
         self._producer = Producer(channel, auto_declare=False)
         log.info("broker connected")
 
@@ -87,14 +101,15 @@ class Publisher:
                 raise PublishError("not connected")
             self._instead(messages)
             return
-        errors = (OSError, KombuError, *self._connection.connection_errors, *self._connection.channel_errors)
         began = time.monotonic()
         try:
             with self._producer.batch(max_size=1000):
                 for message in messages:
                     self._send(message)
+            if self._confirms is not None:
+                self._confirms.wait(seconds=CONFIRM_SECONDS)
             self._took_seconds = time.monotonic() - began
-        except errors as error:
+        except self._failures() as error:
             self.close()
             count("publish_failures")
             raise PublishError(str(error) or type(error).__name__) from error
@@ -115,10 +130,13 @@ class Publisher:
             priority=0 if message.urgent else 1,
             retry=False,
         )
+        if self._confirms is not None:
+            self._confirms.expect()
 
     def close(self) -> None:
         """Drop the connection without waiting for it."""
-        connection, self._connection, self._producer = self._connection, None, None
+        connection, self._connection = self._connection, None
+        self._producer = self._confirms = None
         if connection is not None:
             connection.release()
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from amqp.exceptions import AMQPNotImplementedError
 from celery import bootsteps
+from celery.utils.quorum_queues import detect_quorum_queues
 from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
 from celery.worker.consumer import consumer as complaints
@@ -97,7 +98,8 @@ class Consumer(CelerysConsumer):
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Quorum queues refuse a prefetch count for the worker, with the connection. The next one has it by queue.
 
-        Celery knows quorum queues by its own declarations; ours may be such by the default of the vhost.
+        Celery knows quorum queues by its own declarations (CARILLON_QUEUE_TYPE); ours may be such by the default of the
+        vhost, too.
         """
         if isinstance(exc, AMQPNotImplementedError) and "global qos" in str(exc):
             self.prefetch_by_queue = True
@@ -139,7 +141,8 @@ class Consumer(CelerysConsumer):
 
 def count_prefetch(consumer: Consumer, *, celerys: Callable[[Any], bool]) -> bool:
     """Whether the prefetch count is the worker's. Where each queue has its own they share it, one each at the least."""
-    if not consumer.prefetch_by_queue:
+    declared, _ = detect_quorum_queues(consumer.app, consumer.connection.transport.driver_type)
+    if not (consumer.prefetch_by_queue or declared):
         return celerys(consumer)
     queues = len(consumer.app.amqp.queues.consume_from)
     consumer.initial_prefetch_count = max(1, consumer.max_prefetch_count // max(1, queues))

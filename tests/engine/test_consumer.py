@@ -103,6 +103,14 @@ def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
     assert worker.flushed == 1
 
 
+class Queues(dict[str, Queue]):
+    """As Celery has them: by name, and those that are consumed from."""
+
+    @property
+    def consume_from(self) -> list[str]:
+        return list(self)
+
+
 class TestQuorumQueues:
     """They refuse a prefetch count that is the worker's, with an error that ends the connection."""
 
@@ -112,7 +120,10 @@ class TestQuorumQueues:
             consumer.CelerysConsumer, "on_connection_error_after_connected", lambda self, exc: None
         )
         worker = Stood()
-        worker.app = SimpleNamespace(amqp=SimpleNamespace(queues=SimpleNamespace(consume_from="abc")))
+        worker.app = SimpleNamespace(
+            amqp=SimpleNamespace(queues=Queues({name: Queue(name) for name in "abc"}))
+        )
+        worker.connection = SimpleNamespace(transport=SimpleNamespace(driver_type="amqp"))
         worker.pool, worker.prefetch_multiplier = SimpleNamespace(num_processes=8), 1
         worker.initial_prefetch_count = 8
         return worker
@@ -122,6 +133,11 @@ class TestQuorumQueues:
         worker.on_connection_error_after_connected(AMQPNotImplementedError(refused))
         assert consumer.count_prefetch(worker, celerys=lambda _: True) is False
         assert worker.initial_prefetch_count == 2  # of 8 for three queues
+
+    def test_have_it_by_queue_from_the_first_where_we_declare_them(self, worker: Stood) -> None:
+        worker.app.amqp.queues["a"].queue_arguments = {"x-queue-type": "quorum"}
+        assert consumer.count_prefetch(worker, celerys=lambda _: True) is False
+        assert worker.initial_prefetch_count == 2
 
     def test_change_nothing_for_others(self, worker: Stood) -> None:
         worker.on_connection_error_after_connected(ConnectionResetError())

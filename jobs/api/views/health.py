@@ -10,7 +10,7 @@ from django.http import HttpRequest, JsonResponse
 
 from jobs import limits
 from jobs.api.problems import without_line
-from jobs.broker import broker_answers
+from jobs.broker import broker_answers, carriers, differences
 from jobs.explain.wellbeing import limits_exist
 from jobs.store import db
 from jobs.store.insight.clocks import Asking, Reading
@@ -26,13 +26,15 @@ def livez(_: HttpRequest) -> JsonResponse:
 def readyz(_: HttpRequest) -> JsonResponse:
     """200 ``ok``, 200 ``degraded`` (broker away, or rates with no Redis), or 503 ``unavailable`` (database away).
 
-    ``rates``: away when there are limits and Redis does not count them; ``reason`` then says what that means.
+    ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them; ``reason``
+    then says what that means. With RabbitMQ as the broker ``carriers`` says where messages, rates and wake-ups go, and
+    ``differences`` which settings have no effect.
     ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
     """
     clock, broker = database_answers(), broker_answers()
     rates = clock is None or not limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
     status = "ok" if clock and broker and rates else "degraded" if clock else "unavailable"
-    report = {
+    report: dict[str, object] = {
         "status": status,
         "database": _word(clock is not None),
         "broker": _word(broker),
@@ -41,6 +43,8 @@ def readyz(_: HttpRequest) -> JsonResponse:
     }
     if not rates:
         report["reason"] = limits.ALONE
+    if (used := carriers())["messages"] == "rabbitmq":
+        report |= {"carriers": used, "differences": differences()}
     return without_line(JsonResponse(report, status=200 if clock else 503))
 
 
