@@ -8,11 +8,12 @@ PIP := $(PY) -m pip --disable-pip-version-check install -qq
 LOCKED := $(PIP) --require-hashes
 REQUIREMENTS := base cli local otel dev bench audit
 UV := uv==0.13.9
+OVER_RABBITMQ := caps counts crash_points crowd draining kill kill_without_election levers poison presence wake_ups
 SMOKE := core store handlers engine explain pull
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test smoke check lint bench chaos drill fuzz lock sbom advisories clean
+.PHONY: help demo up test smoke check lint bench chaos rabbitmq drill fuzz lock sbom advisories clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +49,13 @@ lint: $(VENV)/.dev ## Run what `check` runs, but the tests
 bench: $(VENV)/.bench ## Measure beside peers in the same run; NAME=throughput picks one, JSON=1 prints one line a bench
 	@$(PY) -m benchmarks $(NAME) $(if $(SCALE),--scale $(SCALE)) $(if $(JSON),--json)
 
-chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, PULL=1, CAPS_SECONDS=n
-	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT)) $(if $(PULL),--pull)
+chaos: $(VENV)/.dev ## Inject faults into a real cluster, judge it from outside; PROFILE=long, SEED=n, FAULT=k, BROKER=rabbitmq, PULL=1, CAPS_SECONDS=n
+	@$(PY) -m chaos run --profile $(or $(PROFILE),short) $(if $(SEED),--seed $(SEED)) $(addprefix --fault ,$(FAULT)) $(if $(BROKER),--broker $(BROKER)) $(if $(PULL),--pull)
 	@$(if $(CAPS_SECONDS),SEED="$(SEED)" CAPS_SECONDS="$(CAPS_SECONDS)" $(PY) -m pytest tests/cluster -m cluster)
+
+rabbitmq: $(VENV)/.dev ## Run the cluster tests over Debian's RabbitMQ with no Redis, and its kills; QUEUES=quorum, KILLS=5
+	@KILLS=$(or $(KILLS),5) $(PY) -m pytest -s tests/cluster/test_rabbitmq.py
+	@STAGE_BROKER=$(or $(QUEUES),classic) $(PY) -m pytest $(addprefix tests/cluster/test_,$(addsuffix .py,$(OVER_RABBITMQ)))
 
 drill: $(VENV)/.dev ## Try each playbook on its fault, with Prometheus and its rules; NAME=flood picks one
 	@$(PY) -m chaos drill $(NAME)

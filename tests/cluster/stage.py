@@ -1,5 +1,6 @@
 """A whole Carillon for one test: ``manage.py up`` as a real process tree on a database of its own."""
 
+import atexit
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from psycopg import sql
 
 from scheduler_project.embedded import paths
 from stage.processes import run_python, start_python
+from stage.rabbitmq import RabbitMQ
 from stage.waiting import wait_until
 from tests.stack import OWN, STAGE_REDIS_URL
 
@@ -32,10 +34,13 @@ class Stage:
         workers: int,
         database_url: str | None = None,
         redis_url: str | None = None,
+        rabbitmq_url: str | None = None,
         embedded: bool = False,
         **environment: str,
     ) -> None:
-        """``embedded``: servers of its own, which ``up`` starts and stops; ``pids("postgres")`` tells them too."""
+        """``rabbitmq_url``: of the broker; then there is no Redis at all. ``embedded``: servers of its own, which
+        ``up`` starts and stops; ``pids("postgres")`` tells them too.
+        """
         self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
         self._name = f"cluster_{uuid4().hex[:12]}"
@@ -51,6 +56,10 @@ class Stage:
             "WEB_CONCURRENCY": "1",
             **environment,
         }
+        rabbitmq_url = rabbitmq_url or _rabbitmq_of_all()
+        if rabbitmq_url and not (embedded or redis_url or "BROKER_URL" in environment):
+            self.environment["BROKER_URL"] = rabbitmq_url
+            del self.environment["REDIS_URL"]
         self.environment["DATABASE_URL"] = self.database_url = _as_url(self.environment["DATABASE_URL"])
         if embedded:
             del self.environment["DATABASE_URL"], self.environment["REDIS_URL"]
@@ -91,11 +100,15 @@ class Stage:
 
     def readiness(self) -> str:
         """``status`` of /readyz: ok, degraded (broker away) or unavailable (database away)."""
+        return str(self.report()["status"])
+
+    def report(self) -> Any:
+        """All that /readyz says."""
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=20) as answer:
-                return json.loads(answer.read())["status"]
+                return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            return json.loads(error.read())["status"]
+            return json.loads(error.read())
 
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.log_path.read_text()[-4000:]
@@ -149,6 +162,20 @@ class Stage:
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read() or b"null")
+
+
+@cache
+def _rabbitmq_of_all() -> str | None:
+    """With ``STAGE_BROKER`` (classic or quorum) every stage that says nothing else has RabbitMQ, and no Redis."""
+    queues = os.environ.get("STAGE_BROKER")
+    if not queues:
+        return None
+    directory = tempfile.TemporaryDirectory(prefix="carillon-rabbitmq-")
+    server = RabbitMQ(data_dir=Path(directory.name))
+    atexit.register(directory.cleanup)
+    atexit.register(server.close)
+    server.start()
+    return server.url("quorum" if queues == "quorum" else "classic")
 
 
 def _create_database(admin_url: str, name: str) -> None:
