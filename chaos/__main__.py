@@ -20,12 +20,14 @@ from chaos.report.table import table
 from chaos.runner import PROFILES, run
 from chaos.sabotage.catalogue import SABOTAGES
 from chaos.sabotage.rehearsal import caught, keep, rehearse
-from chaos.stage.cluster import StageError
+from chaos.stage.cluster import BROKERS, StageError
 from scheduler_project.embedded.server import EmbeddedError
 
 REPORTS = Path("chaos-reports")
 #: Jobs of the type that pull workers and Celery's share, with ``--pull``.
 SHARED_JOBS = 12
+#: Faults that strike, or look at, Redis itself.
+OF_REDIS = {28, 29}
 
 
 def main() -> int:
@@ -54,8 +56,14 @@ def _run(options: argparse.Namespace, seed: int) -> int:
         profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
     )
     numbers = [fault.number for fault in faults]
+    if options.broker != "redis" and (needed := OF_REDIS & set(numbers)):
+        raise StageError(
+            f"Faults {sorted(needed)} are of Redis: leave them out with --broker {options.broker}."
+        )
     begun, say = time.monotonic(), _teller()
-    say(f"PROFILE={options.profile} SEED={seed} faults {numbers or 'none: a control run'}")
+    say(
+        f"PROFILE={options.profile} BROKER={options.broker} SEED={seed} faults {numbers or 'none: a control run'}"
+    )
     path = run(
         profile=profile,
         name=options.profile,
@@ -63,8 +71,10 @@ def _run(options: argparse.Namespace, seed: int) -> int:
         faults=faults,
         directory=_directory(options.reports, options.profile, seed),
         say=say,
+        broker=options.broker,
     )
-    verdict = _report(path, title=f"PROFILE={options.profile} SEED={seed}, {time.monotonic() - begun:.0f} s")
+    title = f"PROFILE={options.profile} BROKER={options.broker} SEED={seed}"
+    verdict = _report(path, title=f"{title}, {time.monotonic() - begun:.0f} s")
     return int(not verdict.passed)
 
 
@@ -133,6 +143,7 @@ def _options() -> argparse.Namespace:
     running.add_argument(
         "--pull", action="store_true", help="with pull workers beside Celery's on one job type, struck first"
     )
+    running.add_argument("--broker", choices=BROKERS, default="redis", help="with RabbitMQ there is no Redis")
     running.add_argument("--calm", type=float, metavar="SECONDS", help="before the first fault")
     running.add_argument("--strikes", type=int, default=0, help="of each fault, instead of its own number")
     running.add_argument(

@@ -91,8 +91,11 @@ def run(
     faults: Sequence[type[Fault]],
     directory: Path,
     say: Callable[[str], None],
+    broker: str = "redis",
 ) -> Path:
     """Run a profile with these faults (none: a control run); returns the history's file. Raises ``StageError``.
+
+    ``broker``: of ``chaos.stage.cluster.BROKERS``.
 
     A fault that this machine cannot show is left out, and that is said.
     """
@@ -110,6 +113,7 @@ def run(
         environment=profile.environment,
         small_disk=DiskFull in faults,
         silent_names=any(kind.silent_names for kind in faults) and may_hang(),
+        broker=broker,
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
         began = Began(at=0, seed=seed, profile=name, faults=[kind.number for kind in faults])

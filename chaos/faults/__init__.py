@@ -11,7 +11,7 @@ from chaos.faults.of_locks import RowLock, TableLock
 from chaos.faults.of_machines import AsynchronousFailover, DiskFull, Failover
 from chaos.faults.of_points import CrashPoints
 from chaos.faults.of_processes import LeaderDies, LeaderFreezes, RollingDeploy, WorkerDies, WorkerFreezes
-from chaos.faults.of_servers import PostgresCrashes, PostgresHangs, RedisForgets, SlowDatabase
+from chaos.faults.of_servers import BrokerForgets, PostgresCrashes, PostgresHangs, SlowDatabase
 from chaos.faults.of_tenants import BadTenant, Crowd
 
 FAULTS: dict[int, type[Fault]] = {
@@ -24,7 +24,7 @@ FAULTS: dict[int, type[Fault]] = {
         PostgresCrashes,
         PostgresHangs,
         Failover,
-        RedisForgets,
+        BrokerForgets,
         Partition,
         ClockSkew,
         DiskFull,

@@ -28,7 +28,10 @@ class Partition(Fault):
             name = self.rng.choice(workers if strike % 4 else pulling)
         else:
             name = leader if strike % 2 else self.rng.choice(others)
-        self.link = name, "web" if name in pulling else self.rng.choice(("postgres", "postgres", "redis"))
+        self.link = (
+            name,
+            "web" if name in pulling else self.rng.choice(("postgres", "postgres", self.cluster.broker_name)),
+        )
         self.mode = self.rng.choice(list(_MODES))
         self.resets = self.rng.random() < 0.5
         ends = ", then reset" if self.resets else ""
@@ -44,21 +47,22 @@ class Partition(Fault):
 
 
 class SlowServers(Fault):
-    """Every link to Redis, or to Postgres, slower than it should be; or one connection to Postgres in ten dies."""
+    """Every link to the broker, or to Postgres, slower than it should be; or one connection to Postgres in ten dies."""
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 22, 5, 5, 20.0, 15.0, 30.0
     long_hold_seconds = 30.0
     #: To a server and what its links do. A round trip waits at both ends.
     modes: tuple[tuple[str, Weather, str], ...] = (
-        ("redis", Weather(delay=0.01), "20 ms"),
-        ("redis", Weather(delay=0.1), "200 ms"),
-        ("redis", Weather(delay=1.0), "2,000 ms"),
+        ("broker", Weather(delay=0.01), "20 ms"),
+        ("broker", Weather(delay=0.1), "200 ms"),
+        ("broker", Weather(delay=1.0), "2,000 ms"),
         ("postgres", Weather(delay=0.025), "50 ms"),
         ("postgres", Weather(dying=0.1), "one in ten dies"),
     )
 
     def aim(self, strike: int) -> str:
-        self.server, self.weather, what = self.modes[strike % len(self.modes)]
+        server, self.weather, what = self.modes[strike % len(self.modes)]
+        self.server = self.cluster.broker_name if server == "broker" else server
         more = what if self.weather.dying else f"{what} more a round trip"
         return f"every connection to {self.server}: {more}, for {self.hold_seconds:g} s"
 

@@ -1,4 +1,4 @@
-"""Faults of Postgres and Redis: crashed, hung, emptied, held up."""
+"""Faults of Postgres, Redis and RabbitMQ: crashed, hung, emptied, held up."""
 
 import shutil
 import signal
@@ -57,16 +57,25 @@ class PostgresHangs(Fault):
         signalled(self._family, signal.SIGCONT)
 
 
-class RedisForgets(Fault):
-    """``kill -9`` of Redis, which comes back empty; or FLUSHALL."""
+class BrokerForgets(Fault):
+    """``kill -9`` of Redis, back empty; or FLUSHALL. ``kill -9`` of RabbitMQ, back empty; or with its disk."""
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 8, 2, 4, 1.0, 20.0, 40.0
 
     def aim(self, strike: int) -> str:
-        self.kills = strike % 2 == 0
+        empties = strike % 2 == 0
+        if self.cluster.broker_name == "rabbitmq":
+            self.empties, self.kills = empties, True
+            return f"kill -9 RabbitMQ, back {'empty' if empties else 'with its disk'}"
+        self.kills = empties
         return "kill -9 Redis, back empty" if self.kills else "FLUSHALL"
 
     def inject(self) -> None:
+        if self.cluster.broker_name == "rabbitmq":
+            self.cluster.rabbitmq.kill()
+            if self.empties:
+                self.cluster.rabbitmq.forget()
+            return
         server = self.cluster.redis
         if not self.kills:
             with redis.Redis.from_url(paths.embedded_redis_url(self.cluster.home)) as client:
@@ -81,7 +90,10 @@ class RedisForgets(Fault):
             leftover.unlink()
 
     def heal(self) -> None:
-        self.cluster.redis.start()
+        if self.cluster.broker_name == "rabbitmq":
+            self.cluster.rabbitmq.start()
+        else:
+            self.cluster.redis.start()
 
 
 class SlowDatabase(Fault):

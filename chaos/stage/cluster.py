@@ -1,7 +1,8 @@
-"""A whole Carillon for one run: durable Postgres and Redis, web, two beats, four workers, a receiver.
+"""A whole Carillon for one run: durable Postgres and Redis (or RabbitMQ, and no Redis), web, two beats, four workers, a
+receiver.
 
-Each process reaches Postgres and Redis through a proxy of its own (``chaos.stage.proxy``). Whoever asks for ``wait``
-also tends the processes. The director's own look at the database goes by the socket, past every proxy.
+Each process reaches Postgres and the broker through a proxy of its own (``chaos.stage.proxy``). A caller of
+``wait`` also tends the processes. The director's own look at the database goes by the socket, past every proxy.
 """
 
 import json
@@ -14,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import psycopg
 
@@ -29,12 +30,19 @@ from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.stack import EmbeddedStack
 from stage.processes import BEAT, CELERY, free_port, run_python, tail
+from stage.rabbitmq import RabbitMQ, lacks
 from stage.waiting import NotInTime, wait_until
 
 #: As README and compose have it: no process runs both webhooks and plain handlers, which can hold its interpreter.
 SERVED = (("-Q", "jobs.webhook"), ("-X", "jobs.webhook")) * 2
 BEATS, WORKERS, CONCURRENCY, PULL_WORKERS = 2, len(SERVED), 2, 2
 TURN_SECONDS = 0.05
+#: Brokers by their name, and the queues of RabbitMQ's.
+BROKERS: dict[str, Literal["classic", "quorum"] | None] = {
+    "redis": None,
+    "rabbitmq": "classic",
+    "rabbitmq-quorum": "quorum",
+}
 #: A worker that was asked to end waits for its handlers, which have 10 s (``definitions``) and 5 more to heed that.
 RESTART_PATIENCE_SECONDS = 30.0
 
@@ -55,7 +63,12 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         small_disk: bool = False,
         silent_names: bool = False,
+        broker: str = "redis",
     ) -> None:
+        """``broker``: of ``BROKERS``. With RabbitMQ there is no Redis."""
+        self._queues = BROKERS[broker]
+        #: As its links are named.
+        self.broker_name = "rabbitmq" if self._queues else "redis"
         self.journal, self.rng, self.say = journal, rng, say
         self._small_disk, self._silent_names = small_disk, silent_names
         self._settings = dict(environment or {})
@@ -70,7 +83,7 @@ class Cluster:
             self.home = Path(started.enter_context(tempfile.TemporaryDirectory(prefix="carillon-chaos-")))
             self.logs = self.home / "log"
             self.disk = started.enter_context(Disk(self.home / "disk", fillable=self._small_disk))
-            self.say("starting Postgres and Redis")
+            self.say(f"starting Postgres and {self.broker_name}")
             self._start_servers(started)
             started.enter_context(self.proxies)
             self.clocks = Clocks(self.home)
@@ -93,12 +106,22 @@ class Cluster:
         for name in ("REDIS_URL", "BROKER_URL"):
             os.environ.pop(name, None)
         os.environ["DATABASE_URL"] = self.database.url  # so the stack starts no Postgres of its own
+        if self._queues:
+            self._start_rabbitmq(started, self._queues)
         stack = started.enter_context(EmbeddedStack(data_dir=self.home))
-        [server] = stack.servers
-        assert isinstance(server, EmbeddedRedis)
-        self.redis = server
+        for server in stack.servers:
+            assert isinstance(server, EmbeddedRedis)
+            self.redis = server
         started.callback(self.database.stop)
         self.database.start()
+
+    def _start_rabbitmq(self, started: ExitStack, queues: Literal["classic", "quorum"]) -> None:
+        if missing := lacks():
+            raise StageError(f"There is no RabbitMQ on this machine: {missing} is missing.")
+        self.rabbitmq = RabbitMQ(data_dir=self.home)
+        started.callback(self.rabbitmq.close)
+        self.rabbitmq.start()
+        os.environ["BROKER_URL"] = self.rabbitmq.url(queues)  # so the stack starts no Redis
 
     def _start_all(self) -> None:
         self.receiver_log = self.home / "receiver.jsonl"
@@ -125,20 +148,27 @@ class Cluster:
     def _environment(self, name: str) -> dict[str, str]:
         """The process's own links, by its own proxies' ports."""
         postgres = self.proxies.add(name, "postgres", self.database.socket)
-        socket_path = paths._socket_base(self.home) / "redis" / paths.REDIS_SOCKET
-        redis = self.proxies.add(name, "redis", str(socket_path))
         return {
             **os.environ,
             **self.clocks.environment(name),
             "PYTHONUNBUFFERED": "1",
             "DATABASE_URL": f"postgresql://carillon@127.0.0.1:{postgres}/carillon?sslmode=disable",
-            "REDIS_URL": f"redis://127.0.0.1:{redis}/0",
+            **self._broker_of(name),
             **self._platform(),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
             "CARILLON_CRASH_POINTS": str(self.crash_points),
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
             **self._settings,
         }
+
+    def _broker_of(self, name: str) -> dict[str, str]:
+        """Over a link of the process's own."""
+        if self._queues:
+            port = self.proxies.add(name, "rabbitmq", self.rabbitmq.port)
+            return {"BROKER_URL": self.rabbitmq.url(self._queues, port=port)}
+        socket_path = paths._socket_base(self.home) / "redis" / paths.REDIS_SOCKET
+        port = self.proxies.add(name, "redis", str(socket_path))
+        return {"REDIS_URL": f"redis://127.0.0.1:{port}/0"}
 
     def _platform(self) -> dict[str, str]:
         """What every process of Carillon is to be told."""
@@ -197,7 +227,7 @@ class Cluster:
         ours = {
             **os.environ,
             "DATABASE_URL": self.database.url,
-            "REDIS_URL": paths.embedded_redis_url(self.home),
+            **({} if self._queues else {"REDIS_URL": paths.embedded_redis_url(self.home)}),
             "DJANGO_SETTINGS_MODULE": "scheduler_project.settings",
             **({"PYTHONPATH": self.python_path} if self.python_path else {}),
             **self._platform(),
