@@ -7,7 +7,7 @@ into Django's settings as ``CARILLON``; all other code asks ``engine_settings()`
 import re
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 
 from django.conf import settings as django_settings
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -113,9 +113,10 @@ class EngineSettings(BaseSettings):
     brokerless_fallback: bool = Field(
         False, description="On: while the broker is away, messages go through Postgres."
     )
-    queue_type: Literal["", "classic", "quorum"] = Field(
-        "",
-        description="Of job types' queues on RabbitMQ; unset: as the virtual host has it.",
+    queue_type: str = Field(
+        "default",
+        pattern="^(default|classic|quorum)$",
+        description="Of job types' queues on RabbitMQ; default: as the virtual host has it.",
     )
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)

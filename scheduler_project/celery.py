@@ -231,7 +231,7 @@ def _register_job_types(sender: Celery, **_: Any) -> None:
 
     names = register(sender)
     kind = settings.CARILLON.queue_type
-    arguments = {"x-queue-type": kind} if kind else None
+    arguments = None if kind == "default" else {"x-queue-type": kind}
     sender.conf.task_queues = [
         Queue(name, exchange="", routing_key=name, queue_arguments=arguments) for name in names
     ]

@@ -15,9 +15,9 @@ _PERCENTILES = ("p50", "p95", "p99")
 
 
 def tenant_usage(tenant: Tenant, *, available: Available | None = None) -> dict[str, Any]:
-    """The tenant as the API shows it. A constant number of bounded reads, and a question to Redis if it has a rate.
+    """The tenant as the API shows it. A constant number of bounded reads, and a question for its rate if it has one.
 
-    ``available`` answers for the rate limit in place of Redis.
+    ``available`` answers for the rate limit in place of the count.
     """
     flying, recent = usage.in_flight(tenant.id), usage.recent(tenant.id)
     bucket = limits.tenant_bucket(tenant.id, tenant.rate_per_second, tenant.rate_burst)

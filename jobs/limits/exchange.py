@@ -86,8 +86,6 @@ class Line:
 class Wire(Protocol):
     """The way to where all processes count together: Redis, or Postgres where there is none. For one thread."""
 
-    #: What it is called in the log.
-    name: str
     #: What ``call`` raises when there is no answer.
     failures: tuple[type[Exception], ...]
 

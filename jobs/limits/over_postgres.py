@@ -17,7 +17,7 @@ import psycopg
 from jobs.limits.exchange import DEBT_SECONDS, TIMEOUT_SECONDS, Answer, Line
 from jobs.own_session import own_session
 
-#: Buckets in one statement: some 5 ms of Postgres, for which others may have to wait.
+#: Buckets in one statement, whose locks others may have to wait for.
 _SLICE = 500
 #: Full buckets are removed this often by each process that exchanges, so many at once.
 SWEEP_SECONDS = 10.0
@@ -38,7 +38,6 @@ _SETTINGS: LiteralString = """
 class PostgresWire:
     """The session. It is made at first use, and closed when there has been nothing to say for a while."""
 
-    name = "postgres"
     failures: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 
     def __init__(self) -> None:
@@ -48,8 +47,8 @@ class PostgresWire:
     def call(self, lines: Sequence[Line]) -> list[Answer]:
         try:
             session = self._connected()
-            found = [self._exchange(session, some) for some in _slices(lines)]
             self._sweep(session)
+            found = [self._exchange(session, some) for some in _slices(lines)]
         except self.failures:
             self.rest()
             raise

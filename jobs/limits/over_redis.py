@@ -22,7 +22,6 @@ _SCRIPT = Path(__file__).with_name("exchange.lua").read_text()
 class RedisWire:
     """The connection. It is made at first use. ``ValueError``: the URL names no Redis."""
 
-    name = "redis"
     failures: tuple[type[Exception], ...] = (RedisError, OSError, ValueError)
 
     def __init__(self, url: str) -> None:

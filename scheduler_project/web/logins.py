@@ -2,8 +2,8 @@
 
 Tries are counted by address and by user name, before the password is looked at, so that many at once count like many in
 a row. So are those of a second factor's code, and of the password on the page of one's own second factor. The count is
-Redis', as that of all rates; while it is away each process counts by itself. A failed try is on the audit trail, too; a
-sign-in is there by its session (``scheduler_project.web.sessions``).
+that of all rates (``jobs.limits``); while Redis is away each process counts by itself. A failed try is on the audit
+trail, too; a sign-in is there by its session (``scheduler_project.web.sessions``).
 """
 
 import hashlib

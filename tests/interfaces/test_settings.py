@@ -7,6 +7,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from scheduler_project import environment, tracing
+from scheduler_project.embedded.stack import EmbeddedStack
 
 GOOD = {
     "DATABASE_URL": "postgresql://carillon:secret@db:5432/carillon",
@@ -152,7 +153,19 @@ class TestEnvironment:
 
     def test_prefers_a_broker_of_its_own(self, environ):
         environ(**GOOD, BROKER_URL="amqp://user:password@rabbit:5672//")
-        assert environment.load()[0].broker() == "amqp://user:password@rabbit:5672//"
+        platform = environment.load()[0]
+        assert platform.broker() == "amqp://user:password@rabbit:5672//"
+        assert platform.redis() == GOOD["REDIS_URL"]
+
+    @pytest.mark.parametrize("scheme", ["amqp", "amqps", "pyamqp"])
+    def test_rabbitmq_needs_no_redis_beside_it(self, environ, scheme):
+        environ(**{name: value for name, value in GOOD.items() if name != "REDIS_URL"})
+        assert environment.load()[0].redis().startswith("unix://")
+        environ(BROKER_URL=f"{scheme}://rabbit//")
+        assert environment.load()[0].redis() == ""
+        assert [
+            server.name for server in EmbeddedStack(data_dir=environment.load()[0].data_dir).servers
+        ] == []
 
     def test_refuses_windows_out_of_order(self, environ):
         environ(CARILLON_QUEUE_WINDOW_MIN="500", CARILLON_QUEUE_WINDOW_INITIAL="100")

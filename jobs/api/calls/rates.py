@@ -1,10 +1,10 @@
-"""How often a key may call: so many times a second, some more at once, counted in Redis by all web processes together.
+"""How often a key may call: so many times a second, some more at once, counted by all web processes together.
 
 A call costs one token, or what ``costs`` says: a bulk as much as its jobs one by one, a long body by its bytes, which
 are paid for before they are read. One that costs more than the
 burst waits for a full bucket; what is missing is saved afterwards, as far as that is remembered. Each answer says how
 the caller stands, in the headers of draft-ietf-httpapi-ratelimit-headers; one too many is answered 429 with
-``Retry-After``. No call waits for Redis longer than 100 ms in all; while Redis is slow or away each process counts by
+``Retry-After``. No call waits for it longer than 100 ms in all; while Redis is slow or away each process counts by
 itself.
 """
 

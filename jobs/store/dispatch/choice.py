@@ -143,7 +143,7 @@ class _Turn:
         self._is_barred = is_barred
         self._gates = Gates(rules=memory.rules, rates=rates, is_guarded=memory.is_guarded)
         self._turns = memory.backlog.turns
-        # Redis is asked here: never within the transaction, which keeps tenants locked.
+        # Rates are asked for here: never within the transaction, which keeps tenants locked.
         self._rated = set(self._turns.first(limit, memory.rated()))
         self._tokens = rates.rooms([memory.tenants[tenant_id] for tenant_id in self._rated])
         #: Tenants that we have locked, and those that others have.

@@ -162,8 +162,36 @@ class TestBrokerAway:
         assert report == {"status": "ok", "database": "ok", "broker": "ok", "rates": "ok"}
 
 
+class TestRabbitMQWithoutRedis:
+    @pytest.fixture(autouse=True)
+    def _rabbitmq(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings.REDIS_URL, settings.CELERY_BROKER_URL = "", "amqp://rabbit//"
+        monkeypatch.setattr("jobs.api.views.health.broker_answers", lambda: True)
+
+    def test_counts_rates_and_says_what_goes_where(self, owner: Caller, settings: Any) -> None:
+        Tenant.objects.filter(id=owner.tenant.id).update(rate_per_second=5)
+        report = owner.client.get("/readyz").json()
+        assert (report["status"], report["rates"]) == ("ok", "ok")
+        assert report["carriers"] == {"messages": "rabbitmq", "rates": "postgres", "wake_ups": "postgres"}
+        assert [text.partition(":")[0] for text in report["differences"]] == ["CARILLON_TENANT_QUEUE_BYTES"]
+
+    def test_says_which_settings_have_no_effect(
+        self, settings: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": 1})
+        broker.tell_carriers()
+        assert "broker is RabbitMQ" in caplog.text
+        assert "CARILLON_RESERVED_SLOTS" in caplog.text
+        assert "CARILLON_TENANT_QUEUE_BYTES" in caplog.text
+
+    def test_says_nothing_beside_redis(self, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+        settings.CELERY_BROKER_URL = settings.REDIS_URL = "redis://redis/0"
+        broker.tell_carriers()
+        assert caplog.text == ""
+
+
 class TestRatesAlone:
-    """The broker is there and Redis, where rates are counted, is not: as with RabbitMQ and no REDIS_URL."""
+    """Redis, where rates are counted, is not there."""
 
     @pytest.fixture(autouse=True)
     def _no_redis(self, settings: Any) -> None:
