@@ -15,6 +15,7 @@ from tests.examples.pages import PAGES as RUNNABLE
 from tests.examples.pages import RUN, SHOWN, blocks_of
 
 ROOT = Path(__file__).parent.parent
+RESET: dict[str, str] = {}
 FOLDERS = [
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
     *("deploy", "docs", "examples", "requirements", "templates"),
@@ -288,6 +289,26 @@ class TestTheComposeFile:
     def test_publishes_nothing_beyond_this_machine(self) -> None:
         ports = [port for service in self.SERVICES.values() for port in service.get("ports", [])]
         assert all(port.startswith("127.0.0.1:") for port in ports)
+
+    def test_has_rabbitmq_in_place_of_redis_for_each_of_our_containers_with_the_other_file(self) -> None:
+        """Where it says ``!reset`` and ``!override``, the first file's value goes."""
+        path = ROOT / "deploy" / "compose.rabbitmq.yml"
+        tags = {"!reset": lambda *_: RESET, "!override": lambda loader, node: loader.construct_mapping(node)}
+        loader = type("Loader", (yaml.SafeLoader,), {})
+        for tag, construct in tags.items():
+            loader.add_constructor(tag, construct)
+        file = yaml.load(path.read_text(), loader)
+        changed, ours = file["services"], {n for n, one in self.SERVICES.items() if one.get("env_file")}
+        assert {name for name in self.SERVICES if "redis" in self.SERVICES[name].get("depends_on", ())} == {
+            name for name in changed if "rabbitmq" in changed[name].get("depends_on", ())
+        }
+        assert changed.pop("redis") is file["volumes"]["redis"] is RESET
+        assert {n for n, one in changed.items() if one["environment"].get("REDIS_URL") is RESET} == ours
+        assert {
+            n for n, one in changed.items() if "amqp://" in one["environment"].get("BROKER_URL", "")
+        } == ours
+        assert changed["rabbitmq"]["cap_drop"] == ["ALL"]
+        assert "healthcheck" in changed["rabbitmq"]
 
     def test_asks_for_nothing_the_example_does_not_name(self) -> None:
         required = set(re.findall(r"\$\{(\w+):\?", self.TEXT))
