@@ -1,5 +1,5 @@
--- Exchange accounts with the buckets named, all at one moment: purpose and arguments as in exchange.lua. Returns of each:
--- its name, tokens held, seconds until it is full.
+-- Exchange accounts with the buckets named, all at one moment: purpose and arguments as in exchange.lua. Returns of
+-- each: its name, tokens held, seconds until it is full.
 -- locks: the rows of buckets that are written, in the order of their names, until the statement ends.
 -- index: jobs_rate_pkey.
 -- A bucket that is only asked about is not written. The conflict's row is read after its lock was had, so the count is
