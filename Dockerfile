@@ -15,6 +15,8 @@ RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r r
     ${TRACES:+-r requirements/otel.txt}
 
 COPY manage.py ./
+# Its version is what processes tell.
+COPY pyproject.toml ./
 COPY gunicorn.conf.py ./
 COPY scheduler_project scheduler_project
 COPY tenants tenants

@@ -13,7 +13,7 @@ SMOKE := core store handlers engine explain pull
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test smoke check lint bench chaos rabbitmq drill fuzz lock sbom advisories clean
+.PHONY: help demo up test smoke check lint bench chaos rabbitmq drill fuzz lock wheel sbom advisories clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,13 @@ lock: $(VENV)/.run ## Compile requirements/*.in into pinned *.txt with hashes (n
 		../$(PY) -m uv pip compile --quiet --generate-hashes $(if $(UPGRADE),--upgrade) --python-version 3.11 --no-header --no-emit-index-url \
 			--no-emit-find-links --annotation-style line $$name.in -o $$name.txt || exit; done
 
+wheel: $(VENV)/.run ## Build the command line as a wheel in dist/; install it in an empty environment and ask its version
+	@rm -rf build dist && $(PY) -m pip --disable-pip-version-check wheel -qq --no-deps --no-build-isolation -w dist .
+	@empty=$$(mktemp -d) && trap 'rm -rf "$$empty"' EXIT && $(PY) -m venv "$$empty" \
+		&& "$$empty/bin/python" -m pip --disable-pip-version-check install -qq --require-hashes -r requirements/cli.txt \
+		&& "$$empty/bin/python" -m pip --disable-pip-version-check install -qq --no-deps --no-index dist/*.whl \
+		&& cd "$$empty" && echo "carillon $$(bin/carillon --version)"
+
 sbom: $(VENV)/.audit ## Write sbom.json: what the image installs, by CycloneDX; NAME=local lists another of requirements/
 	@$(VENV)/audit/bin/cyclonedx-py requirements requirements/$(or $(NAME),base).txt \
 		--of JSON --sv 1.6 --output-reproducible -o sbom.json && echo "sbom.json"
@@ -77,7 +84,7 @@ advisories: $(VENV)/.audit ## Ask whether advisories are known of what is locked
 	@$(VENV)/audit/bin/python requirements/advisories.py
 
 clean: ## Remove .venv, caches and reports; the data in .carillon stays
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles bench-reports chaos-reports sbom.json
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache staticfiles bench-reports chaos-reports dist build sbom.json
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Each stamp is written last, so an installation that was interrupted starts again.
@@ -85,7 +92,7 @@ $(VENV)/.made:
 	@python=$$(sh requirements/find-python.sh) && echo "Making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.run: requirements/base.txt requirements/cli.txt requirements/local.txt $(VENV)/.made
+$(VENV)/.run: requirements/base.txt requirements/cli.txt requirements/local.txt pyproject.toml $(VENV)/.made
 	@echo "Installing what Carillon needs (once; about a minute)" >&2
 	@$(LOCKED) -r requirements/base.txt -r requirements/cli.txt -r requirements/local.txt
 	@$(PIP) --no-deps --no-build-isolation -e .  # .venv/bin/carillon; setuptools came with local.txt

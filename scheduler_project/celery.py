@@ -26,6 +26,7 @@ from kombu import Queue
 from jobs.broker import tell_carriers, use_for_redis
 from jobs.telemetry import get_logger, keep_prints, logging_config
 from scheduler_project.processes import collector
+from scheduler_project.schema import OlderSchema, refuse_older_schema
 from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
 from scheduler_project.worker import flower
 
@@ -62,11 +63,12 @@ def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
     )
 
 
-def _own_sessions() -> None:
-    """End the process, with the reason, behind a pooler by transaction."""
+def _database_will_do() -> None:
+    """End the process, with the reason, behind a pooler by transaction or before a schema older than the code."""
     try:
         refuse_shared_sessions()
-    except SharedSessions as error:
+        refuse_older_schema()
+    except (SharedSessions, OlderSchema) as error:
         sys.exit(str(error))  # no Exception: Celery would write it down and start
 
 
@@ -76,7 +78,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     from jobs.conf import engine_settings
     from jobs.store import db
 
-    _own_sessions()
+    _database_will_do()
     tell_carriers()
     import_module("aiohttp")
     db.keep_plans()
@@ -217,7 +219,7 @@ def _prepare_to_lead(**_: Any) -> None:
     from jobs.actions.bulk.runner import Runner
     from jobs.selection.walks import select
 
-    _own_sessions()
+    _database_will_do()
     tell_carriers()
     limits.counted_together(say=True)
     Runner(select).start()

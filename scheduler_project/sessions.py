@@ -48,17 +48,22 @@ def _bound(connection: Any, **_: Any) -> None:
             cursor.execute(f"SELECT {settings}")
 
 
+def parameters(connection: Any) -> dict[str, Any]:
+    """By which psycopg makes a connection of its own to the database that Django's ``connection`` leads to."""
+    known = connection.get_connection_params()
+    return {name: value for name, value in known.items() if name not in _DJANGOS}
+
+
 def refuse_shared_sessions() -> None:
     """Raise ``SharedSessions`` where a pooler gives sessions out by transaction. A database that is away is no answer.
 
     Two sessions at once have a server process each, and keep it.
     """
-    known = connections[DEFAULT_DB_ALIAS].get_connection_params()
-    parameters = {name: value for name, value in known.items() if name not in _DJANGOS}
+    known = parameters(connections[DEFAULT_DB_ALIAS])
     try:
         with (
-            psycopg.connect(**parameters, autocommit=True) as ours,
-            psycopg.connect(**parameters, autocommit=True) as other,
+            psycopg.connect(**known, autocommit=True) as ours,
+            psycopg.connect(**known, autocommit=True) as other,
         ):
             shared = any(_is_shared(ours, other) for _ in range(_ROUNDS))
     except psycopg.Error as error:

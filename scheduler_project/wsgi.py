@@ -4,9 +4,15 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from jobs.telemetry import get_logger
+from scheduler_project.schema import OlderSchema, refuse_older_schema
 from scheduler_project.sessions import refuse_shared_sessions
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
 application = get_wsgi_application()
 refuse_shared_sessions()
+try:
+    refuse_older_schema()
+except OlderSchema as error:  # it stays: /readyz has to say so
+    get_logger().error("schema older than the code", reason=str(error))

@@ -60,7 +60,7 @@ class Stage:
         if rabbitmq_url and not (embedded or redis_url or "BROKER_URL" in environment):
             self.environment["BROKER_URL"] = rabbitmq_url
             del self.environment["REDIS_URL"]
-        self.environment["DATABASE_URL"] = self.database_url = _as_url(self.environment["DATABASE_URL"])
+        self.environment["DATABASE_URL"] = self.database_url = as_url(self.environment["DATABASE_URL"])
         if embedded:
             del self.environment["DATABASE_URL"], self.environment["REDIS_URL"]
             self.database_url = paths.embedded_database_url(self.data_dir)
@@ -193,7 +193,7 @@ def _migrated_template(admin_url: str) -> str:
     name = "cluster_template"
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = _as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
+    url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
     command = ["manage.py", "migrate", "--no-input", "--skip-checks", "--verbosity", "0"]
     done = run_python(command, environment={**os.environ, "DATABASE_URL": url})
     assert done.returncode == 0, done.stderr
@@ -204,10 +204,10 @@ def own_database_url() -> str:
     """The tests' own database, for a process started beside them."""
     known = connection.get_connection_params()
     given = {key: known[key] for key in ("host", "port", "user", "password", "dbname") if known.get(key)}
-    return _as_url(psycopg.conninfo.make_conninfo(**given))
+    return as_url(psycopg.conninfo.make_conninfo(**given))
 
 
-def _as_url(conninfo: str) -> str:
+def as_url(conninfo: str) -> str:
     """``host=… dbname=…`` as the URL that settings want."""
     parts = psycopg.conninfo.conninfo_to_dict(conninfo)
     query = "&".join(f"{key}={parts[key]}" for key in ("host", "port") if parts.get(key))

@@ -1,8 +1,11 @@
 """``/livez`` and ``/readyz``, for whatever restarts and routes. No key, no particulars of a failure.
 
-Ready means the database answers: the API works without the broker, which is then named as away. Each question waits
-two seconds at most. The database is asked for the time, which tells how far off this process's clock is.
+Ready means the database answers and has this release's schema: the API works without the broker, which is then named
+as away. Each question waits two seconds at most. The database is asked for the time, which tells how far off this
+process's clock is, and for its migrations.
 """
+
+from typing import NamedTuple
 
 import psycopg
 from django.db import connection
@@ -13,9 +16,19 @@ from jobs.api.problems import without_line
 from jobs.broker import broker_answers, carriers, differences
 from jobs.explain.wellbeing import limits_exist
 from jobs.store import db
+from jobs.store.insight import schema
 from jobs.store.insight.clocks import Asking, Reading
+from jobs.telemetry.release import version
 
 _PATIENCE_SECONDS = 2
+_OLDER = "The database's schema is older than this release: run manage.py migrate."
+
+
+class Answer(NamedTuple):
+    """What the database said: of our clock, and how old its schema is beside this release."""
+
+    clock: Reading
+    age: schema.Age
 
 
 def livez(_: HttpRequest) -> JsonResponse:
@@ -24,53 +37,57 @@ def livez(_: HttpRequest) -> JsonResponse:
 
 
 def readyz(_: HttpRequest) -> JsonResponse:
-    """200 ``ok``, 200 ``degraded`` (broker away, or rates with no Redis), or 503 ``unavailable`` (database away).
+    """200 ``ok``; 200 ``degraded``: broker away, or rates with no Redis; 503 ``unavailable``: database away or too old.
 
-    ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them; ``reason``
-    then says what that means. With RabbitMQ as the broker ``carriers`` says where messages, rates and wake-ups go, and
-    ``differences`` which settings have no effect.
-    ``clock_offset_seconds``: how far this process's clock is ahead of the database's; null while that is away.
+    ``version``: of the code. ``schema``: ``ok``, ``older`` than the code, or ``newer``, as it is during an upgrade.
+    ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them. ``reason``
+    says what such a thing means. With RabbitMQ as the broker ``carriers`` says where messages, rates and wake-ups go,
+    and ``differences`` which settings have no effect. ``clock_offset_seconds``: how far this process's clock is ahead
+    of the database's. Null while that is away.
     """
-    clock, broker = database_answers(), broker_answers()
-    rates = clock is None or not limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
-    status = "ok" if clock and broker and rates else "degraded" if clock else "unavailable"
+    answer, broker = database_answers(), broker_answers()
+    older = answer is not None and answer.age is schema.Age.OLDER
+    able = answer is not None and not older
+    rates = not able or not limits_exist() or limits.counted_together(patience_seconds=_PATIENCE_SECONDS)
     report: dict[str, object] = {
-        "status": status,
-        "database": _word(clock is not None),
+        "status": "unavailable" if not able else "ok" if broker and rates else "degraded",
+        "version": version(),
+        "database": _word(answer is not None),
+        "schema": answer.age if answer else None,
         "broker": _word(broker),
         "rates": _word(rates),
-        "clock_offset_seconds": round(clock.offset_seconds, 3) if clock else None,
+        "clock_offset_seconds": round(answer.clock.offset_seconds, 3) if answer else None,
     }
-    if not rates:
-        report["reason"] = limits.ALONE
+    if older or not rates:
+        report["reason"] = _OLDER if older else limits.ALONE
     if (used := carriers())["messages"] == "rabbitmq":
         report |= {"carriers": used, "differences": differences()}
-    return without_line(JsonResponse(report, status=200 if clock else 503))
+    return without_line(JsonResponse(report, status=200 if able else 503))
 
 
 def _word(answers: bool) -> str:
     return "ok" if answers else "away"
 
 
-def database_answers() -> Reading | None:
-    """What its answer says of our clock; None when there is none within two seconds or so."""
+def database_answers() -> Answer | None:
+    """What it says of our clock and of its schema; None when there is no answer within two seconds or so."""
     # A connection of its own: the process's pooled one may hang on a network that is gone.
     bounded = {
         "connect_timeout": _PATIENCE_SECONDS,
         "tcp_user_timeout": _PATIENCE_SECONDS * 1000,
     }
     own = ("cursor_factory", "context", "prepare_threshold")
-    parameters = {
-        name: value for name, value in connection.get_connection_params().items() if name not in own
-    }
+    known = connection.get_connection_params()
+    parameters = {name: value for name, value in known.items() if name not in own}
     try:
         with psycopg.connect(**parameters | bounded) as probe:
             # By SQL, in this transaction: poolers refuse it as a startup parameter.
             probe.execute(f"SET LOCAL statement_timeout = '{_PATIENCE_SECONDS}s'")
             with Asking() as asking:
                 [(at,)] = probe.execute("SELECT clock_timestamp()").fetchall()
+            age = schema.compare(probe).age
             db.note_answer()
-            return asking.reading(at)
+            return Answer(asking.reading(at), age)
     except psycopg.Error as error:
         db.note_away(error, what="readyz")
         return None

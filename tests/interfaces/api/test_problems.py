@@ -11,6 +11,7 @@ from django.db import OperationalError, connection
 from jobs import broker, limits
 from jobs.store import db
 from jobs.telemetry import Outage
+from jobs.telemetry.release import version
 from tenants.models import ApiKey, Tenant
 from tests.interfaces.api.caller import Caller, noop_job
 
@@ -125,7 +126,8 @@ class TestDatabaseAway:
         assert client.get("/livez").json() == {"status": "ok"}
         response = client.get("/readyz")
         assert response.status_code == 503
-        assert response.json()["database"] == "away"
+        report = response.json()
+        assert (report["database"], report["schema"], report["version"]) == ("away", None, version())
 
 
 class TestBrokerAway:
@@ -149,7 +151,9 @@ class TestBrokerAway:
         offset = response.json()["clock_offset_seconds"]
         assert response.json() == {
             "status": "degraded",
+            "version": version(),
             "database": "ok",
+            "schema": "ok",
             "broker": "away",
             "rates": "ok",
             "clock_offset_seconds": offset,
@@ -159,6 +163,7 @@ class TestBrokerAway:
     def test_that_is_back_makes_all_well(self, owner: Caller) -> None:
         report = owner.client.get("/readyz").json()
         assert abs(report.pop("clock_offset_seconds")) < 1
+        assert (report.pop("version"), report.pop("schema")) == (version(), "ok")
         assert report == {"status": "ok", "database": "ok", "broker": "ok", "rates": "ok"}
 
 

@@ -1,0 +1,93 @@
+"""``manage.py migrate``: Django's, one at a time for a database, and without keeping claims waiting behind a lock.
+
+A statement that changes a table waits for all who use it, and everybody who comes later waits behind that statement. So
+it waits ``LOCK_TIMEOUT`` at most; then its migration is undone, and begun again after a pause in which the others go
+on. A migration that is not atomic has to bear that (CONTRIBUTING, "Migrations"). Statements may take as long as they
+need.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+from django.db import OperationalError, connections
+from psycopg.errors import DeadlockDetected, LockNotAvailable
+
+from scheduler_project.sessions import SharedSessions, parameters, refuse_shared_sessions
+
+#: How long claims may be kept waiting by a statement that waits itself.
+LOCK_TIMEOUT = "2s"
+WAITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+#: Pauses between tries, in seconds: some six minutes in all.
+PAUSES = (1, 2, 4, 8, *(15,) * 22)
+#: Two 32-bit keys of the advisory lock: "carillon", and the migrations.
+LOCK = (0x6361_7269, 1)
+LOOK_AGAIN_SECONDS = 1.0
+_ASK = "SELECT pg_try_advisory_lock(%s, %s)"
+
+
+class Command(migrate.Command):
+    help = f"{migrate.Command.help} One runs at a time; tables are locked for {LOCK_TIMEOUT} at most."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["plan"] or options["check_unapplied"]:  # these change nothing
+            super().handle(*args, **options)
+            return
+        try:
+            refuse_shared_sessions()
+        except SharedSessions as error:
+            raise CommandError(str(error)) from error
+        connection = connections[options["database"]]
+        with self._turn(connection), waits(connection):
+            for pause in (*PAUSES, None):
+                try:
+                    super().handle(*args, **options)
+                    return
+                except OperationalError as error:
+                    self._pause(error, pause)
+
+    def _pause(self, error: OperationalError, seconds: int | None) -> None:
+        """Wait until another try makes sense. Raises ``error`` again, or ``CommandError`` where there was the last."""
+        if not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
+            raise error
+        if seconds is None:
+            raise CommandError(
+                "A table was in use at each try. What had run until then stays. Look for the oldest xact_start in "
+                "pg_stat_activity, end what holds the table (a dump, a report), and run migrate again."
+            ) from error
+        self.stdout.write(f"A table is in use ({error.__cause__}); again in {seconds} s.".replace("\n", " "))
+        self.stdout.flush()
+        time.sleep(seconds)
+
+    @contextmanager
+    def _turn(self, connection: Any) -> Iterator[None]:
+        """As soon as no other ``migrate`` runs on this database. The lock ends with its session, whatever happens.
+
+        Asked for again and again, never waited for: CREATE INDEX CONCURRENTLY of the other one waits for all statements
+        that were under way when it began, so for one that waits for its lock, too.
+        """
+        with psycopg.connect(**parameters(connection), autocommit=True) as session:
+            told = False
+            while not session.execute(_ASK, LOCK).fetchall()[0][0]:
+                if not told:
+                    self.stdout.write("Another migrate runs on this database; waiting for it.")
+                    self.stdout.flush()
+                told = True
+                time.sleep(LOOK_AGAIN_SECONDS)
+            yield
+
+
+@contextmanager
+def waits(connection: Any) -> Iterator[None]:
+    """The connection's waits are those of migrations; it is closed then, so that the next one has its own again."""
+    with connection.cursor() as cursor:
+        for name, value in WAITS.items():
+            cursor.execute("SELECT set_config(%s, %s, false)", [name, value])
+    try:
+        yield
+    finally:
+        connection.close()

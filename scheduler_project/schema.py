@@ -1,0 +1,41 @@
+"""A process and the database's schema at its start: an older one is refused or told of, a newer one told of.
+
+Beats and workers would fail with each statement that names a column the database has not got, so they do not start. A
+web process stays, since ``/readyz`` has to say so: it is not routed to, and is ready as soon as ``migrate`` has run.
+"""
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from jobs.store import db
+from jobs.store.insight import schema
+from jobs.telemetry import get_logger
+from jobs.telemetry.release import version
+from scheduler_project.sessions import parameters
+
+log = get_logger()
+
+
+class OlderSchema(RuntimeError):
+    """The message says which migrations the database lacks, and what to do."""
+
+    def __init__(self, lacks: tuple[str, ...]) -> None:
+        more = f" and {len(lacks) - 3} more" if len(lacks) > 3 else ""
+        super().__init__(
+            f"The database's schema is older than Carillon {version()}: it lacks {', '.join(lacks[:3])}{more}. Run "
+            "manage.py migrate of this release first."
+        )
+
+
+def refuse_older_schema() -> None:
+    """Raise ``OlderSchema`` where the database lacks a migration. One that is away is no answer."""
+    try:
+        with psycopg.connect(**parameters(connections[DEFAULT_DB_ALIAS]), autocommit=True) as probe:
+            found = schema.compare(probe)
+    except psycopg.Error as error:
+        db.note_away(error, what="schema")
+        return
+    if found.lacks:
+        raise OlderSchema(found.lacks)
+    if found.unknown:
+        log.warning("schema newer than the code", version=version(), unknown=list(found.unknown))

@@ -1,0 +1,41 @@
+"""Databases of their own for tests of migrations, and ``manage.py`` beside the tests."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from stage.processes import run_python, start_python
+from tests.cluster.stage import as_url
+
+MIGRATE = ("manage.py", "migrate", "--no-input", "--skip-checks")
+
+
+@contextmanager
+def empty_database() -> Iterator[str]:
+    """The URL of a database without a table, on the tests' server; it is dropped at the end."""
+    admin_url, name = os.environ["DATABASE_URL"], f"upgrades_{uuid4().hex[:12]}"
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
+    finally:
+        with psycopg.connect(admin_url, autocommit=True) as admin:
+            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def migrated(url: str, *arguments: str) -> str:
+    """What ``manage.py migrate`` said; it has to succeed."""
+    done = run_python((*MIGRATE, *arguments), environment=os.environ | {"DATABASE_URL": url})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def migrate_beside(url: str, *arguments: str, log: Path) -> "subprocess.Popen[bytes]":
+    """It runs on beside the test, which has to wait for its end."""
+    return start_python((*MIGRATE, *arguments), environment=os.environ | {"DATABASE_URL": url}, log=log)
