@@ -125,8 +125,8 @@ SESSION_COOKIE_AGE = round(PLATFORM.session_hours * 3600)
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PLATFORM.https
 SECURE_SSL_REDIRECT = PLATFORM.https
-# Prometheus calls beside the proxy, with a token; it follows no redirect to a port that this process does not serve.
-SECURE_REDIRECT_EXEMPT = ["^metrics$"]
+# Prometheus, with a token, and health checks call beside the proxy; to the port of a redirect nothing here listens.
+SECURE_REDIRECT_EXEMPT = ["^(metrics|livez|readyz)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PLATFORM.https else None
 SECURE_HSTS_SECONDS = 31_536_000 if PLATFORM.https else 0
 # Whether every subdomain speaks TLS, and whether browsers should have that built in, is for the domain's owner to say.

@@ -27,6 +27,10 @@ class TestTheVersion:
     def test_names_the_image(self) -> None:
         compose = (ROOT / "docker-compose.yml").read_text()
         assert re.findall(r"image: \$\{CARILLON_IMAGE:-(.+)\}", compose) == [f"carillon:{VERSION}"]
+        manifests = (ROOT / "deploy" / "kubernetes").rglob("kustomization.yaml")
+        tags = [tag for path in manifests for tag in re.findall(r"newTag: (.+)", path.read_text())]
+        assert tags == [VERSION] * 2
+        assert f"registry.example.org/carillon:{VERSION} " in (ROOT / "docs" / "kubernetes.md").read_text()
 
 
 class TestTheChangelog:

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 from django.db import OperationalError, connection
+from django.test import Client
 
 from jobs import broker, limits
 from jobs.store import db
@@ -227,6 +228,15 @@ class TestRatesAlone:
     def test_are_told_of_at_start(self, caplog: pytest.LogCaptureFixture) -> None:
         assert not limits.counted_together(say=True)
         assert "REDIS_URL" in caplog.text
+
+
+class TestHealthBesideTheProxy:
+    @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+    def test_is_told_without_tls(self, owner: Caller, settings: Any, path: str) -> None:
+        """As a node or Prometheus calls, to whom nothing listens at the port of a redirect."""
+        settings.SECURE_SSL_REDIRECT = True
+        assert Client().get(path).status_code == 200
+        assert Client().get("/admin/").status_code == 301
 
 
 class TestMethods:
