@@ -13,7 +13,7 @@ SMOKE := core store handlers engine explain pull
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up test smoke check lint bench chaos rabbitmq drill fuzz lock wheel sbom advisories clean
+.PHONY: help demo up test smoke check lint bench chaos rabbitmq drill upgrade fuzz lock wheel sbom advisories clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ rabbitmq: $(VENV)/.dev ## Run the cluster tests over Debian's RabbitMQ with no R
 
 drill: $(VENV)/.dev ## Try each playbook on its fault, with Prometheus and its rules; NAME=flood picks one
 	@$(PY) -m chaos drill $(NAME)
+
+upgrade: $(VENV)/.dev ## Replace an earlier release under load, process by process, and go back; FROM=commit, SECONDS=n beside each
+	@UPGRADE_FROM="$(FROM)" UPGRADE_SECONDS="$(SECONDS)" $(PY) -m pytest -s tests/cluster/test_upgrade.py
 
 fuzz: $(VENV)/.dev ## Send the API whatever its description allows and forbids, and hostile schemas; SECONDS=600, SCHEMAS=10000
 	@FUZZ_SECONDS=$(or $(SECONDS),600) SCHEMAS=$(or $(SCHEMAS),10000) $(PY) -m pytest tests/fuzz tests/attacks/test_schemas.py

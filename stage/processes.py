@@ -23,15 +23,16 @@ def start_python(
     environment: Mapping[str, str],
     log: Path,
     with_starter: signal.Signals = signal.SIGKILL,
+    directory: Path = PROJECT_DIR,
 ) -> "subprocess.Popen[bytes]":
-    """Start ``python argv`` in the project's directory, in a session of its own; its output is added to ``log``.
+    """Start ``python argv`` in a session of its own; its output is added to ``log``.
 
-    ``with_starter``: the signal it gets when the thread that started it ends.
+    ``with_starter``: the signal it gets when the thread that started it ends. ``directory``: whose code it runs.
     """
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, *argv],
-            cwd=PROJECT_DIR,
+            cwd=directory,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,

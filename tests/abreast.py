@@ -22,6 +22,7 @@ SECONDS = {
     "tests/cluster/test_kill.py": 110,
     "tests/cluster/test_kill_without_election.py": 75,
     "tests/cluster/test_rabbitmq.py": 70,
+    "tests/cluster/test_upgrade.py": 70,
     "tests/cluster/test_silent_handlers.py": 60,
     "tests/engine/test_audited_ledger.py": 55,
     "tests/cluster/test_caps.py": 48,

@@ -3,9 +3,10 @@
 import signal
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
-from stage.processes import BEAT, CELERY, family, kill_tree, signalled, start_python
+from stage.processes import BEAT, CELERY, PROJECT_DIR, family, kill_tree, signalled, start_python
 from tests.cluster.stage import Stage
 
 QUIET = ("-E", "--without-gossip", "--without-mingle", "--concurrency", "2")
@@ -14,8 +15,11 @@ QUIET = ("-E", "--without-gossip", "--without-mingle", "--concurrency", "2")
 class Crew:
     """``with Crew(stage, beats=2, workers=2) as crew:``. Their names, and ``application_name``: beat1 …, worker1 …"""
 
-    def __init__(self, stage: Stage, *, beats: int, workers: int, pool: str = "prefork") -> None:
-        self._stage, self._pool = stage, pool
+    def __init__(
+        self, stage: Stage, *, beats: int, workers: int, pool: str = "prefork", directory: Path = PROJECT_DIR
+    ) -> None:
+        """``directory``: whose code the members run; set it anew for those that are started from then on."""
+        self._stage, self._pool, self.directory = stage, pool, directory
         self.beats = [f"beat{number + 1}" for number in range(beats)]
         self.workers = [f"worker{number + 1}" for number in range(workers)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -43,7 +47,9 @@ class Crew:
         )
         url = self._stage.environment["DATABASE_URL"]
         environment = {**self._stage.environment, "DATABASE_URL": f"{url}&application_name={name}"}
-        self._processes[name] = start_python(argv, environment=environment, log=self._stage.log_path)
+        self._processes[name] = start_python(
+            argv, environment=environment, log=self._stage.log_path, directory=self.directory
+        )
         return self._processes[name].pid
 
     def kill(self, name: str) -> None:
