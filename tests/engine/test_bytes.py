@@ -1,0 +1,58 @@
+"""How many bytes a firing leaves in the tables and their indexes: the figures by which installations are sized."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from jobs.core.sizing import COSTS
+from jobs.engine import worker
+from jobs.models import Trigger
+from tests import factories
+from tests.engine.conftest import Beat, Perform
+
+DAY = timedelta(days=1)
+ROUNDS, FIRINGS = 2, 1000
+_SIZES = """
+    SELECT pg_total_relation_size('jobs_trigger'),
+           (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'jobs_attempt'::regclass),
+           pg_total_relation_size('jobs_event')
+"""
+
+
+def sizes() -> dict[str, int]:
+    """Bytes of the tables with their indexes. Vacuumed, so that what rows have left behind is taken up again."""
+    with connection.cursor() as cursor:
+        for table in ("jobs_trigger", "jobs_attempt", "jobs_event"):
+            cursor.execute(f"VACUUM {table}")
+        cursor.execute(_SIZES)
+        return dict(zip(("trigger", "attempt", "event"), map(int, cursor.fetchone()), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_firing_takes_the_bytes_by_which_installations_are_sized(beat: Beat, perform: Perform) -> None:
+    tenant = factories.make_tenant(all_events=True, max_jobs=ROUNDS * FIRINGS * 2)
+
+    def fire() -> None:
+        """So many jobs, each due once now, through materialize, dispatch, claim and finish as they are."""
+        at = factories.now()
+        jobs = [
+            factories.make_job(tenant, interval=DAY, created_at=at - DAY, next_fire_at=at)
+            for _ in range(FIRINGS)
+        ]
+        while Trigger.objects.filter(job__in=[job.id for job in jobs], state="succeeded").count() < FIRINGS:
+            beat.step()
+            for message in beat.broker.messages:
+                worker.perform(
+                    job_type="noop", tokens=message.tokens, worker="worker-1@host-1", celery_task_id="c" * 36
+                )
+            beat.broker.messages.clear()
+
+    fire()
+    before = sizes()
+    for _ in range(ROUNDS):
+        fire()
+    after = sizes()
+    left = {name: (after[name] - before[name]) / (ROUNDS * FIRINGS) for name in after}
+    assert left == {name: pytest.approx(COSTS[f"{name}_bytes"].value, rel=0.2) for name in left}
