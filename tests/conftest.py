@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -25,6 +26,7 @@ from stage import waiting
 from stage.waiting import wait_until
 from tenants import recent_keys
 from tests import factories
+from tests.emptying import empty_tables
 
 # A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,6 +41,14 @@ def nothing_writes_what_is_counted() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("jobs.engine.activity.WRITER.start", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tables_are_emptied_at_little_cost() -> Iterator[None]:
+    """After each test that commits: of the time of a short one, most."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
         yield
 
 
@@ -95,19 +105,14 @@ def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def attempts_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What Django empties after a test that commits are its own tables; that of the attempts is ours.
-
-    A test whose clock ran ahead may have had partitions dropped, of any table.
-    """
+def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that commits and whose clock ran ahead may have had partitions dropped, of any table."""
     marker = request.node.get_closest_marker("django_db")
     if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
         yield
         return
     request.getfixturevalue("transactional_db")
     yield
-    with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE jobs_attempt")
     factories.set_clock(timedelta())
     for table in partitions.ALL:
         partitions.ensure(table)
