@@ -10,6 +10,8 @@ REQUIREMENTS := base cli local otel dev bench audit
 UV := uv==0.13.9
 OVER_RABBITMQ := caps counts crash_points crowd draining kill kill_without_election levers poison presence wake_ups
 SMOKE := core store handlers engine explain pull
+# Hundreds of processes start in a run of the tests; each would compile the project, and the tests' assertions, itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

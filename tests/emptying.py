@@ -1,4 +1,4 @@
-"""How a test that commits leaves the database: as empty as Django's ``flush`` does, for a quarter of the processor time.
+"""How a test that commits leaves the database: as empty as Django's ``flush`` does, for a fraction of the time.
 
 ``flush`` truncates every table, with all its indexes, and makes all content types and permissions again. Here only
 tables that have a file on disk are truncated, and those that point to them; content types and permissions stay.
