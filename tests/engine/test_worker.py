@@ -24,6 +24,7 @@ from jobs.engine.worker.process import THIS
 from jobs.handlers import Context, Permanent, Response, RetryAfter, outcome
 from jobs.models import Job, Trigger
 from jobs.store import db, execution, lifecycle
+from stage import waiting
 from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import Beat, Perform, queued
@@ -645,7 +646,7 @@ def perform_until_given_up(*triggers: Trigger) -> None:
             "CARILLON_WORKER_LEASE_SECONDS": "3",
         },
         capture_output=True,
-        timeout=30,
+        timeout=30 * waiting.patience,
         check=False,
     )
     assert ended_process.returncode == 70, ended_process.stderr.decode()[-2000:]
