@@ -26,6 +26,9 @@ _WHOLE_TABLE = re.compile(
     r"\bSET\s+(TABLESPACE|ACCESS\s+METHOD))",
     re.IGNORECASE | re.DOTALL,
 )
+#: A table that was made a moment ago is empty, and nobody knows it.
+_MADE = re.compile(r'^\s*CREATE\s+TABLE\s+"?(\w+)', re.IGNORECASE)
+_ALTERED = re.compile(r'^\s*ALTER\s+TABLE\s+"?(\w+)', re.IGNORECASE)
 _ROWS = re.compile(r"^\s*(UPDATE|DELETE|TRUNCATE|WITH)\b", re.IGNORECASE)
 
 
@@ -40,8 +43,12 @@ def broken_rules(statements: Sequence[str], *, atomic: bool, contracts: bool = F
 
 
 def _by_us(statements: Sequence[str], *, atomic: bool) -> Iterator[tuple[str, str]]:
+    made: set[str] = set()
     for statement in statements:
-        if _WHOLE_TABLE.match(statement):
+        if table := _MADE.match(statement):
+            made.add(table[1])
+        altered = _ALTERED.match(statement)
+        if _WHOLE_TABLE.match(statement) and not (altered and altered[1] in made):
             yield "locks-a-whole-table", statement
         if atomic and _ROWS.match(statement):
             yield "changes-rows-in-one-transaction", statement

@@ -86,6 +86,7 @@ class TestTheRules:
             "CREATE TABLE jobs_new (id bigint PRIMARY KEY, x integer NOT NULL)",
             "CREATE INDEX i ON jobs_new (x)",
             "ALTER TABLE jobs_new ADD CONSTRAINT c CHECK (x > 0)",
+            'ALTER TABLE "jobs_new" SET UNLOGGED',
         )
         assert broken_rules(new, atomic=True) == []
 
