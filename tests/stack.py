@@ -3,7 +3,8 @@
 Their URLs depend on the directory alone, so they are exported on import, before pytest-django reads the
 settings, and the servers start with the session. They are ephemeral: fast, and gone with the run however it
 ends. Each xdist worker has servers of its own: an open transaction is noticed in every database of a server
-(docs/events.md). Where the environment names servers, the workers share them.
+(docs/events.md). Where the environment names servers, the workers share them. ``POSTGRES_VERSION=15`` has Debian's
+Postgres 15 in place of the embedded one (``make test-postgres``).
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.stack import EmbeddedStack
 from tests import abreast
 
@@ -23,8 +25,27 @@ if os.environ.pop(OWN, ""):
     for name in ("DATABASE_URL", "REDIS_URL"):
         del os.environ[name]
 
+#: The version of Debian's Postgres to test with; empty: the embedded one.
+VERSION = os.environ.get("POSTGRES_VERSION", "")
+
+
+class DebianPostgres(EmbeddedPostgres):
+    """Postgres from the package ``postgresql-VERSION``, with the embedded one's settings."""
+
+    programs = Path(f"/usr/lib/postgresql/{VERSION}/bin")
+    # Before 17 Postgres has no locales of its own; this one of the C library orders alike.
+    locale = ("--locale=C.UTF-8",)
+
+    def prepare(self) -> None:
+        if self.account.uid is not None:
+            # Before 16 its programs go elsewhere and come back to where they were started, by its path.
+            self.data_dir.chmod(0o711)
+        super().prepare()
+
+
+POSTGRES = DebianPostgres if VERSION else EmbeddedPostgres
 _directory = tempfile.TemporaryDirectory(prefix="carillon-tests-")
-_stack = EmbeddedStack(data_dir=Path(_directory.name), ephemeral=True)
+_stack = EmbeddedStack(data_dir=Path(_directory.name), ephemeral=True, postgres=POSTGRES)
 
 if "DATABASE_URL" not in os.environ and "REDIS_URL" not in os.environ:
     os.environ[OWN] = "1"

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -61,12 +62,19 @@ class EmbeddedPostgres(EmbeddedServer):
 
     name = "postgres"
     program = "postgres"
+    #: Text is ordered by its characters' numbers, on any machine.
+    locale = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     # Fast (roll back, checkpoint), then immediate (recover at the next start).
     stop_stages = ((signal.SIGINT, timedelta(seconds=60)), (signal.SIGQUIT, timedelta(seconds=10)))
 
     @cached_property
     def account(self) -> Account:
         return postgres_account(self.directory)
+
+    @property
+    def programs(self) -> Path:
+        """The directory of Postgres' programs, where the account can run them."""
+        return postgres_programs(self.account)
 
     def start(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
         super().start(cancelled=cancelled)
@@ -84,7 +92,7 @@ class EmbeddedPostgres(EmbeddedServer):
             (self.directory / lock).unlink(missing_ok=True)
 
     def command(self) -> tuple[list[str], Mapping[str, Any]]:
-        argv = [str(postgres_programs(self.account) / "postgres")]
+        argv = [str(self.programs / "postgres")]
         argv += ["-D", self.account.data_dir_argument(self.directory)]
         for name, value in (SETTINGS | (EPHEMERAL_SETTINGS if self.ephemeral else {})).items():
             argv += ["-c", f"{name}={value}"]
@@ -107,9 +115,14 @@ class EmbeddedPostgres(EmbeddedServer):
         if draft.exists():
             shutil.rmtree(draft)
         self.account.own(draft)
-        argv = [str(postgres_programs(self.account) / "initdb"), "-D", self.account.data_dir_argument(draft)]
-        argv += ["--username=carillon", "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8"]
-        argv += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        argv = [str(self.programs / "initdb"), "-D", self.account.data_dir_argument(draft)]
+        argv += [
+            "--username=carillon",
+            "--auth-local=trust",
+            "--auth-host=reject",
+            "--encoding=UTF8",
+            *self.locale,
+        ]
         argv += ["--no-sync"] if self.ephemeral else []
         arguments = {"capture_output": True, "text": True} | self.account.popen_arguments()
         done = subprocess.run(argv, cwd=draft, check=False, **arguments)  # noqa: S603

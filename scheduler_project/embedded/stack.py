@@ -28,15 +28,19 @@ class EmbeddedStack:
     """Postgres and Redis of one data directory, for the length of a ``with`` block.
 
     ``ephemeral`` (tests, benchmarks that ask for it): no fsync, and the servers die with us even by SIGKILL.
+    ``postgres``: what starts a Postgres.
+
     Raises ``EmbeddedError`` when the directory is in use or a server cannot start, ``PermissionError`` when
     the directory is another user's.
     """
 
-    def __init__(self, *, data_dir: Path, ephemeral: bool = False) -> None:
+    def __init__(
+        self, *, data_dir: Path, ephemeral: bool = False, postgres: type[EmbeddedPostgres] = EmbeddedPostgres
+    ) -> None:
         self.data_dir = data_dir.expanduser().resolve()
         self.servers: list[EmbeddedServer] = []
         if not os.environ.get("DATABASE_URL"):
-            self.servers.append(EmbeddedPostgres(data_dir=self.data_dir, ephemeral=ephemeral))
+            self.servers.append(postgres(data_dir=self.data_dir, ephemeral=ephemeral))
         redis, broker = os.environ.get("REDIS_URL"), os.environ.get("BROKER_URL")
         if not redis and not without_redis(redis_url=redis, broker_url=broker):
             self.servers.append(EmbeddedRedis(data_dir=self.data_dir, ephemeral=ephemeral))

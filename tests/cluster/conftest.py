@@ -12,6 +12,7 @@ from scheduler_project.embedded import paths
 from scheduler_project.embedded.postgres import EmbeddedPostgres
 from scheduler_project.embedded.redis import EmbeddedRedis
 from tests.cluster.receiver import Receiver
+from tests.stack import POSTGRES
 
 
 class Servers(NamedTuple):
@@ -34,7 +35,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     data_dir = Path(tmp_path_factory.mktemp("servers"))
     paths.ensure_data_dir(data_dir)
     paths.reach_sockets(data_dir)
-    postgres, redis = (kind(data_dir=data_dir, ephemeral=True) for kind in (EmbeddedPostgres, EmbeddedRedis))
+    postgres, redis = (kind(data_dir=data_dir, ephemeral=True) for kind in (POSTGRES, EmbeddedRedis))
     postgres.start()
     redis.start()
     yield Servers(data_dir, postgres, redis)
