@@ -1,12 +1,14 @@
 """A session with Postgres beside Django's: of a thread that listens, or that exchanges rate limits.
 
-It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it.
+It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it. It goes past a pooler:
+by transaction, a pooler would lose what is listened to.
 """
 
 import math
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
 #: Parameters that only Django's own connections have.
@@ -18,7 +20,10 @@ def own_session(*, timeout_seconds: float) -> psycopg.Connection[Any]:
 
     Raises ``psycopg.Error``.
     """
-    known = connections[DEFAULT_DB_ALIAS].get_connection_params()
+    ours = connections[DEFAULT_DB_ALIAS]
+    known = type(ours)(
+        {**ours.settings_dict, **settings.DIRECT_DATABASE}, DEFAULT_DB_ALIAS
+    ).get_connection_params()
     parameters = {name: value for name, value in known.items() if name not in _DJANGOS}
     bounded = {
         "connect_timeout": math.ceil(timeout_seconds),

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -27,7 +28,7 @@ from jobs.broker import tell_carriers, use_for_redis
 from jobs.telemetry import get_logger, keep_prints, logging_config
 from scheduler_project.processes import collector
 from scheduler_project.schema import OlderSchema, refuse_older_schema
-from scheduler_project.sessions import SharedSessions, refuse_shared_sessions
+from scheduler_project.sessions import SharedSessions, go_past_pooler, go_through_pooler
 from scheduler_project.worker import flower
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
@@ -63,10 +64,11 @@ def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
     )
 
 
-def _database_will_do() -> None:
-    """End the process, with the reason, behind a pooler by transaction or before a schema older than the code."""
+def _connected(way: Callable[[], None]) -> None:
+    """Go that way to the database. Ends the process, with the reason, behind a pooler that it was not told of, or before
+    a schema older than the code."""
     try:
-        refuse_shared_sessions()
+        way()
         refuse_older_schema()
     except (SharedSessions, OlderSchema) as error:
         sys.exit(str(error))  # no Exception: Celery would write it down and start
@@ -78,7 +80,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     from jobs.conf import engine_settings
     from jobs.store import db
 
-    _database_will_do()
+    _connected(go_through_pooler)
     tell_carriers()
     import_module("aiohttp")
     db.keep_plans()
@@ -219,7 +221,7 @@ def _prepare_to_lead(**_: Any) -> None:
     from jobs.actions.bulk.runner import Runner
     from jobs.selection.walks import select
 
-    _database_will_do()
+    _connected(go_past_pooler)
     tell_carriers()
     limits.counted_together(say=True)
     Runner(select).start()

@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.conf import EngineSettings, Names, Networks
 from scheduler_project import tracing
+from scheduler_project.database.url import django_database
 from scheduler_project.embedded import paths
 
 S = TypeVar("S", bound=BaseSettings)
@@ -47,6 +48,12 @@ class Platform(BaseSettings):
 
     data_dir: Path = Field(default=Path(".carillon"), validation_alias="CARILLON_DATA_DIR")
     database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
+    database_direct_url: str | None = Field(default=None, validation_alias="DATABASE_DIRECT_URL")
+    pooler: Literal["none", "session", "transaction"] = Field(
+        default="none",
+        validation_alias="CARILLON_POOLER",
+        description="How the pooler at DATABASE_URL gives sessions of Postgres out; none: there is no pooler.",
+    )
     redis_url: str | None = Field(default=None, validation_alias="REDIS_URL")
     broker_url: str | None = Field(default=None, validation_alias="BROKER_URL")
     secret_key: str | None = Field(default=None, validation_alias="SECRET_KEY", min_length=32)
@@ -125,6 +132,8 @@ class Platform(BaseSettings):
 
     @field_validator(
         "broker_url",
+        "database_direct_url",
+        "pooler",
         "debug",
         "https",
         "metrics_token",
@@ -153,7 +162,7 @@ class Platform(BaseSettings):
             raise ValueError("must be a directory, or a path where one can be made")
         return path
 
-    @field_validator("database_url")
+    @field_validator("database_url", "database_direct_url")
     @classmethod
     def _a_postgres_url(cls, value: str | None) -> str | None:
         if value is None:
@@ -246,32 +255,33 @@ class Platform(BaseSettings):
     def embedded_database(self) -> bool:
         return self.database_url is None
 
+    def pooler_problems(self) -> list[str]:
+        """What is wrong with the three settings of a pooler together."""
+        if self.pooler == "none":
+            if self.database_direct_url:
+                return ["CARILLON_POOLER: must be session or transaction with DATABASE_DIRECT_URL"]
+            return []
+        return [
+            f"{name}: is required with CARILLON_POOLER; the URL of {whose}"
+            for name, value, whose in (
+                ("DATABASE_URL", self.database_url, "the pooler"),
+                ("DATABASE_DIRECT_URL", self.database_direct_url, "Postgres itself, past the pooler"),
+            )
+            if not value
+        ]
+
     def database(self) -> dict[str, Any]:
-        """Django's ``DATABASES["default"]``, every wait for the network bounded; those for the server: ``sessions``."""
-        url = self.database_url or paths.embedded_database_url(self.data_dir)
-        options: dict[str, Any] = dict(conninfo_to_dict(url))
-        known = {
-            key: str(options.pop(key, None) or "") for key in ("dbname", "user", "password", "host", "port")
-        }
-        bounded = {
-            "connect_timeout": 5,
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
-            "application_name": "carillon",
-        }
-        return {
-            "ENGINE": "scheduler_project.database",
-            "NAME": known["dbname"] or "postgres",
-            "USER": known["user"],
-            "PASSWORD": known["password"],
-            "HOST": known["host"],
-            "PORT": known["port"],
-            "CONN_MAX_AGE": 600,
-            "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": bounded | options,
-        }
+        """Django's ``DATABASES["default"]``: Postgres itself. ``sessions`` bounds the waits for its server."""
+        url = self.database_direct_url or self.database_url or paths.embedded_database_url(self.data_dir)
+        return django_database(url)
+
+    def pooled_database(self) -> dict[str, Any] | None:
+        """The same database through the pooler, for web processes and workers; None: there is no pooler."""
+        if self.pooler == "none":
+            return None
+        # As Django names it: nothing outlives a transaction, no cursor either.
+        by_transaction = {"DISABLE_SERVER_SIDE_CURSORS": self.pooler == "transaction"}
+        return django_database(self.database_url or "", called=self.database()["NAME"]) | by_transaction
 
     @property
     def without_redis(self) -> bool:
@@ -349,6 +359,7 @@ def load() -> tuple[Platform, EngineSettings]:
         if not platform.allowed_hosts:
             problems.append("ALLOWED_HOSTS: is required with DATABASE_URL; e.g. carillon.example.org")
     if isinstance(platform, Platform):
+        problems += platform.pooler_problems()
         problems += platform.sign_in_problems()
     problems += tracing.problems(os.environ)
     if problems:

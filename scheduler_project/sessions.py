@@ -1,13 +1,15 @@
-"""Sessions with Postgres: their waits are bounded, and each is one process's own.
+"""Sessions with Postgres: which pooler they come from, and that their waits are bounded.
 
-Bounds are set by SQL on each new connection, not by the startup parameter ``options``, which poolers refuse. A
-session's settings and prepared statements must be there at its next statement: a pooler that gives sessions out by
-transaction would lose them, or leave them to another client. So processes refuse to start behind one.
+A session's settings and prepared statements must be there at its next statement. A pooler that gives sessions out by
+transaction would lose them, or leave them to another client. Web processes and workers can do without
+(``CARILLON_POOLER=transaction``); beats and commands connect to Postgres itself (``DATABASE_DIRECT_URL``). A process
+that meets such a pooler where it was not told of one refuses to start.
 """
 
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.signals import connection_created
 
@@ -24,12 +26,14 @@ class SharedSessions(RuntimeError):
     """The message says what is wrong, and what would be right."""
 
     TEXT = (
-        "Carillon needs sessions of its own, and the pooler in front of Postgres (DATABASE_URL) gives them out by "
-        "transaction. Use pool_mode = session, or connect to Postgres itself."
+        "The pooler in front of Postgres (DATABASE_URL) gives sessions out by transaction. Set "
+        "CARILLON_POOLER=transaction, and DATABASE_DIRECT_URL to the URL of Postgres itself; or use pool_mode = "
+        "session, or connect to Postgres itself."
     )
-
-    def __init__(self) -> None:
-        super().__init__(self.TEXT)
+    DIRECT = (
+        "Beats need sessions of their own, and DATABASE_DIRECT_URL leads to a pooler that gives them out by "
+        "transaction. Set it to the URL of Postgres itself."
+    )
 
 
 def bound_waits() -> None:
@@ -41,11 +45,7 @@ def _bound(connection: Any, **_: Any) -> None:
     if connection.alias != DEFAULT_DB_ALIAS:
         return
     said = str(connection.settings_dict["OPTIONS"].get("options", ""))
-    waits = {name: value for name, value in WAITS.items() if name not in said}
-    if waits:
-        settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in waits.items())
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {settings}")
+    connection.configure({name: value for name, value in WAITS.items() if name not in said})
 
 
 def parameters(connection: Any) -> dict[str, Any]:
@@ -54,11 +54,23 @@ def parameters(connection: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name not in _DJANGOS}
 
 
-def refuse_shared_sessions() -> None:
-    """Raise ``SharedSessions`` where a pooler gives sessions out by transaction. A database that is away is no answer.
-
-    Two sessions at once have a server process each, and keep it.
+def go_through_pooler() -> None:
+    """Have this process connect by ``DATABASE_URL`` from here on, where that is a pooler's. Raises ``SharedSessions``
+    where sessions of its own were promised it.
     """
+    if settings.POOLED_DATABASE:
+        connections.settings[DEFAULT_DB_ALIAS].update(settings.POOLED_DATABASE)
+    if not connections[DEFAULT_DB_ALIAS].by_transaction:
+        _refuse_shared_sessions(SharedSessions.TEXT)
+
+
+def go_past_pooler() -> None:
+    """Raise ``SharedSessions`` unless this process, which stays with Postgres itself, has sessions of its own."""
+    _refuse_shared_sessions(SharedSessions.DIRECT if settings.POOLED_DATABASE else SharedSessions.TEXT)
+
+
+def _refuse_shared_sessions(text: str) -> None:
+    """A database that is away is no answer. Two sessions at once have a server process each, and keep it."""
     known = parameters(connections[DEFAULT_DB_ALIAS])
     try:
         with (
@@ -70,7 +82,7 @@ def refuse_shared_sessions() -> None:
         db.note_away(error, what="sessions")
         return
     if shared:
-        raise SharedSessions
+        raise SharedSessions(text)
 
 
 def _is_shared(ours: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:

@@ -90,6 +90,10 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": PLATFORM.database()}
+# What web processes and workers connect to instead, where there is a pooler (scheduler_project.sessions).
+POOLED_DATABASE = PLATFORM.pooled_database()
+# What they connect to all the same where they listen (jobs.own_session).
+DIRECT_DATABASE = dict(DATABASES["default"]) if POOLED_DATABASE else {}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Of a sign-in that was on its way to no page.

@@ -6,12 +6,12 @@ from django.core.wsgi import get_wsgi_application
 
 from jobs.telemetry import get_logger
 from scheduler_project.schema import OlderSchema, refuse_older_schema
-from scheduler_project.sessions import refuse_shared_sessions
+from scheduler_project.sessions import go_through_pooler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scheduler_project.settings")
 
 application = get_wsgi_application()
-refuse_shared_sessions()
+go_through_pooler()
 try:
     refuse_older_schema()
 except OlderSchema as error:  # it stays: /readyz has to say so

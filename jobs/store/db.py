@@ -108,11 +108,13 @@ class Query:
         return rows
 
     def prepared(self, **parameters: Any) -> list[Any]:
-        """As a call, but parsed and planned once a connection, in any process.
+        """As a call, but parsed and planned once a connection, in any process that has its connections to itself.
 
         For statements whose plan never changes, since they read only what they are given. No actor is told beside one
         (``trail.sign_statements``).
         """
+        if cast(Any, connection).by_transaction:
+            return self(**parameters)
         connection.close_if_health_check_failed()
         with _told_apart():
             rows = self._kept(parameters)
@@ -227,21 +229,20 @@ def all_queries() -> dict[str, Query]:
 
 
 def keep_plans() -> None:
-    """Keep the plans of statements that say so, on every Carillon connection that this process makes from here on."""
+    """Keep the plans of statements that say so, on every Carillon connection that this process makes from here on: none
+    behind a pooler by transaction, since they belong to a session.
+    """
     global _keeping
-    _keeping = True
-    connection_created.connect(_settle)
+    _keeping = not cast(Any, connection).by_transaction
+    if _keeping:
+        connection_created.connect(_settle)
 
 
 def _settle(connection: Any, **_: Any) -> None:
     if connection.alias != DEFAULT_DB_ALIAS:
         return  # a team's own database: what plans suit it is not ours to say, and it need not be Postgres
     # A plan made while a table was empty would read it whole ever after: such plans are out of the question here.
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), "
-            "set_config('enable_seqscan', 'off', false)"
-        )
+    connection.configure({"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"})
 
 
 @contextmanager
@@ -331,12 +332,9 @@ def bound(*, statements: timedelta) -> None:
     known, longest = getattr(ours, "carillon_bound", (None, None))
     if known is connection.connection and longest == statements:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
-            "set_config('idle_in_transaction_session_timeout', %s, false)",
-            [str(round(span.total_seconds() * 1000)) for span in (statements, LOCK_PATIENCE, IDLE_PATIENCE)],
-        )
+    names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    spans = (statements, LOCK_PATIENCE, IDLE_PATIENCE)
+    ours.configure({n: str(round(s.total_seconds() * 1000)) for n, s in zip(names, spans, strict=True)})
     ours.carillon_bound = (connection.connection, statements)
 
 

@@ -114,15 +114,16 @@ def our_channel(kind: Kind = "wake") -> Channel | None:
     sentinel.
 
     Processes of one deployment agree on the database's name and, as they share a broker, on Redis' database. Channels
-    span Redis' databases, so its number is in the name too: two deployments on one server do not meet. Postgres'
-    channels are each database's own.
+    span Redis' databases, so its number is in the name too: two deployments on one server do not meet. A pooler may
+    call the database otherwise than Postgres does (``CALLED``). Postgres' channels are each database's own.
     """
     url: str = settings.REDIS_URL
     if not url:
         return PostgresChannel(f"carillon_{kind}")
     if urlsplit(url).scheme not in _SCHEMES:
         return None
-    return RedisChannel(url, f"carillon:{kind}:{_redis_database(url)}:{connection.settings_dict['NAME']}")
+    known = connection.settings_dict
+    return RedisChannel(url, f"carillon:{kind}:{_redis_database(url)}:{known.get('CALLED') or known['NAME']}")
 
 
 @cache

@@ -49,9 +49,12 @@ class Server:
 
 
 class Pooler:
+    """``asked``: what clients sent after their start, one entry a round trip."""
+
     def __init__(self, postgres: Path, *, by_transaction: bool) -> None:
         self._postgres, self._by_transaction = postgres, by_transaction
         self._free: list[Server] = []
+        self.asked: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -114,8 +117,7 @@ class Pooler:
                 return length + body
             client.sendall(b"N")
 
-    @staticmethod
-    def _request(client: socket.socket) -> bytes:
+    def _request(self, client: socket.socket) -> bytes:
         """Messages up to the one that asks for an answer."""
         sent = b""
         while True:
@@ -124,4 +126,5 @@ class Pooler:
                 raise ConnectionError
             sent += whole
             if kind in (b"Q", b"S"):
+                self.asked.append(sent)
                 return sent

@@ -23,7 +23,13 @@ def environ(monkeypatch, tmp_path):
     import os
 
     for name in list(os.environ):
-        if name.startswith("CARILLON_") or name in {*GOOD, "BROKER_URL", "DEBUG", "CSRF_TRUSTED_ORIGINS"}:
+        if name.startswith("CARILLON_") or name in {
+            *GOOD,
+            "DATABASE_DIRECT_URL",
+            "BROKER_URL",
+            "DEBUG",
+            "CSRF_TRUSTED_ORIGINS",
+        }:
             monkeypatch.delenv(name)
     monkeypatch.setenv("CARILLON_DATA_DIR", str(tmp_path / "data"))
 
@@ -189,6 +195,40 @@ class TestEnvironment:
         _, engine = environment.load()
         assert engine.handler_modules == ("a.b", "c")
         assert [str(network) for network in engine.webhook_allow_networks] == ["10.0.0.0/8", "::1/128"]
+
+
+class TestAPooler:
+    DIRECT = "postgresql://carillon:secret@postgres:5432/carillon"
+
+    def test_is_for_web_and_workers_alone(self, environ):
+        environ(**GOOD, CARILLON_POOLER="transaction", DATABASE_DIRECT_URL=self.DIRECT)
+        platform, _ = environment.load()
+        direct, pooled = platform.database(), platform.pooled_database()
+        assert (direct["HOST"], pooled["HOST"]) == ("postgres", "db")
+        assert "DISABLE_SERVER_SIDE_CURSORS" not in direct
+        assert pooled["DISABLE_SERVER_SIDE_CURSORS"] is True
+
+    def test_is_not_there_unless_it_is_named(self, environ):
+        environ(**GOOD)
+        platform, _ = environment.load()
+        assert (platform.database()["HOST"], platform.pooled_database()) == ("db", None)
+
+    @pytest.mark.parametrize(
+        ("given", "wrong"),
+        [
+            ({"CARILLON_POOLER": "session"}, "DATABASE_DIRECT_URL: is required with CARILLON_POOLER"),
+            ({"CARILLON_POOLER": "statement"}, "CARILLON_POOLER: "),
+            ({"DATABASE_DIRECT_URL": DIRECT}, "CARILLON_POOLER: must be session or transaction"),
+            (
+                {"CARILLON_POOLER": "session", "DATABASE_DIRECT_URL": "mysql://x/y"},
+                "DATABASE_DIRECT_URL: must look",
+            ),
+        ],
+    )
+    def test_is_refused_unless_the_settings_fit(self, environ, given, wrong):
+        environ(**GOOD | given)
+        with pytest.raises(ImproperlyConfigured, match=wrong):
+            environment.load()
 
 
 class TestTraces:

@@ -1,0 +1,36 @@
+"""A Postgres URL as Django's ``DATABASES`` has it."""
+
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
+
+#: Every wait for the network ends.
+_BOUNDED = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "carillon",
+}
+
+
+def django_database(url: str, *, called: str = "") -> dict[str, Any]:
+    """The entry for ``url``. ``called``: what Postgres calls the database, where a pooler may have another name for it.
+
+    Waits for the server are bounded by ``scheduler_project.sessions``.
+    """
+    options: dict[str, Any] = dict(conninfo_to_dict(url))
+    known = {key: str(options.pop(key, None) or "") for key in ("dbname", "user", "password", "host", "port")}
+    return {
+        "ENGINE": "scheduler_project.database",
+        "NAME": known["dbname"] or "postgres",
+        "USER": known["user"],
+        "PASSWORD": known["password"],
+        "HOST": known["host"],
+        "PORT": known["port"],
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": _BOUNDED | options,
+        "CALLED": called,
+    }
