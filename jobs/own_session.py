@@ -1,7 +1,7 @@
 """A session with Postgres beside Django's: of a thread that listens, or that exchanges rate limits.
 
-It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it. It goes past a pooler:
-by transaction, a pooler would lose what is listened to.
+It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it. It goes past a
+pooler, which by transaction would lose what is listened to.
 """
 
 import math

@@ -65,8 +65,8 @@ def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
 
 
 def _connected(way: Callable[[], None]) -> None:
-    """Go that way to the database. Ends the process, with the reason, behind a pooler that it was not told of, or before
-    a schema older than the code."""
+    """Go that way to the database. Ends the process, with the reason, behind a pooler that it was not told of, or
+    before a schema older than the code."""
     try:
         way()
         refuse_older_schema()

@@ -18,6 +18,7 @@ from django.db import connection
 from psycopg import sql
 
 from scheduler_project.embedded import paths
+from stage.pgbouncer import PgBouncer
 from stage.processes import run_python, start_python
 from stage.rabbitmq import RabbitMQ
 from stage.waiting import wait_until
@@ -36,10 +37,12 @@ class Stage:
         redis_url: str | None = None,
         rabbitmq_url: str | None = None,
         embedded: bool = False,
+        pooler: PgBouncer | None = None,
         **environment: str,
     ) -> None:
         """``rabbitmq_url``: of the broker; then there is no Redis at all. ``embedded``: servers of its own, which
-        ``up`` starts and stops; ``pids("postgres")`` tells them too.
+        ``up`` starts and stops; ``pids("postgres")`` tells them too. ``pooler``: in front of the database, of which
+        processes are told.
         """
         self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
@@ -61,6 +64,12 @@ class Stage:
             self.environment["BROKER_URL"] = rabbitmq_url
             del self.environment["REDIS_URL"]
         self.environment["DATABASE_URL"] = self.database_url = as_url(self.environment["DATABASE_URL"])
+        if pooler:
+            self.environment |= {
+                "CARILLON_POOLER": pooler.mode,
+                "DATABASE_DIRECT_URL": self.database_url,
+                "DATABASE_URL": as_url(pooler.conninfo(self._name)),
+            }
         if embedded:
             del self.environment["DATABASE_URL"], self.environment["REDIS_URL"]
             self.database_url = paths.embedded_database_url(self.data_dir)
