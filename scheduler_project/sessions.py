@@ -60,7 +60,7 @@ def go_through_pooler() -> None:
     """
     if settings.POOLED_DATABASE:
         connections.settings[DEFAULT_DB_ALIAS].update(settings.POOLED_DATABASE)
-    if not connections[DEFAULT_DB_ALIAS].by_transaction:
+    if settings.PLATFORM.pooler != "transaction":
         _refuse_shared_sessions(SharedSessions.TEXT)
 
 

@@ -100,7 +100,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return answer
 
     def _configure_timezone(self, connection: Any) -> bool:
-        return False if self.by_transaction else super()._configure_timezone(connection)
+        return False if self.by_transaction else super()._configure_timezone(connection)  # type: ignore[misc]
 
     def is_usable(self) -> bool:
         """Whether the connection still stands. The server is asked only where it has said something unasked, as it
