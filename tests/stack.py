@@ -4,7 +4,7 @@ Their URLs depend on the directory alone, so they are exported on import, before
 settings, and the servers start with the session. They are ephemeral: fast, and gone with the run however it
 ends. Each xdist worker has servers of its own: an open transaction is noticed in every database of a server
 (docs/events.md). Where the environment names servers, the workers share them. ``POSTGRES_VERSION=15`` has Debian's
-Postgres 15 in place of the embedded one (``make test-postgres``).
+Postgres 15 in place of the embedded one.
 """
 
 import os

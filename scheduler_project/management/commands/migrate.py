@@ -17,7 +17,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connections
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from scheduler_project.sessions import SharedSessions, parameters, refuse_shared_sessions
+from scheduler_project.sessions import SharedSessions, parameters, go_past_pooler
 
 #: How long claims may be kept waiting by a statement that waits itself.
 LOCK_TIMEOUT = "2s"
@@ -38,7 +38,7 @@ class Command(migrate.Command):
             super().handle(*args, **options)
             return
         try:
-            refuse_shared_sessions()
+            go_past_pooler()
         except SharedSessions as error:
             raise CommandError(str(error)) from error
         connection = connections[options["database"]]
