@@ -21,6 +21,7 @@ NICENESS = 5
 SECONDS = {
     "tests/cluster/test_kill.py": 110,
     "tests/cluster/test_kill_without_election.py": 75,
+    "tests/cluster/test_pgbouncer.py": 90,
     "tests/cluster/test_rabbitmq.py": 70,
     "tests/cluster/test_upgrade.py": 70,
     "tests/cluster/test_silent_handlers.py": 60,
