@@ -17,7 +17,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connections
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from scheduler_project.sessions import SharedSessions, parameters, go_past_pooler
+from scheduler_project.sessions import SharedSessions, go_past_pooler, parameters
 
 #: How long claims may be kept waiting by a statement that waits itself.
 LOCK_TIMEOUT = "2s"
