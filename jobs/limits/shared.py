@@ -22,6 +22,9 @@ BUDGET_SECONDS = 0.1
 #: While exchanges take longer than this, callers do not wait for them at all.
 SLOW_SECONDS = 0.05
 RETRY_AFTER_SECONDS = 1.0
+#: How long Redis is not told of tokens taken where there are plenty, after it was told. An exchange for each would cost
+#: a caller as much as the statements that create a job.
+TELL_EVERY_SECONDS = 0.02
 #: The thread ends when it has had nothing to say for so long.
 IDLE_SECONDS = 10.0
 MAX_ACCOUNTS = 50_000
@@ -60,6 +63,8 @@ class Buckets:
         self._away = False
         self._outage, self._slowness = Outage("rate limits away"), Outage("rate limits slow")
         self._forgot_at = time.monotonic()
+        #: When Redis was told last, and whether there is something to be told at once.
+        self._told_at, self._urgent = 0.0, False
         self.counted_alone = self.tampered = 0
 
     def __len__(self) -> int:
@@ -81,7 +86,7 @@ class Buckets:
             return account.room(time.monotonic()) if answered else None
 
     def take(self, bucket: Bucket, wanted: int = 1) -> RateStatus:
-        """Take up to ``wanted`` tokens. Where there are plenty Redis is told, and not waited for."""
+        """Take up to ``wanted`` tokens. Where there are plenty Redis is told soon, and not waited for."""
         with self._changed:
             account = self._account(bucket)
             has_plenty = account.has_plenty(wanted, time.monotonic())
@@ -92,8 +97,10 @@ class Buckets:
                 account.asked_at, granted = now, request.held[account]
             else:
                 granted = min(wanted, account.room(now))
+            knows = has_plenty and bool(self._dirty)
             self._spend(account, granted, now)
-            self._notify()
+            if not knows:
+                self._notify(urgent=not has_plenty)
             wait = account.next_at(now) - now
             return RateStatus(granted, account.room(now), max(0.0, account.full_at - now), wait)
 
@@ -194,9 +201,10 @@ class Buckets:
             request.abandoned = not request.answered
         return request
 
-    def _notify(self) -> None:
+    def _notify(self, *, urgent: bool = True) -> None:
         if not self._requests and not self._dirty:
             return
+        self._urgent = self._urgent or urgent
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rate limits", daemon=True)
             self._thread.start()
@@ -206,13 +214,14 @@ class Buckets:
         """Exchange whenever there is something to say, until there has been nothing for a while."""
         while True:
             with self._changed:
-                while not self._requests and not self._dirty:
-                    if not self._changed.wait(IDLE_SECONDS) and not self._requests and not self._dirty:
+                while (rest := self._rest()) is not None:
+                    if not self._changed.wait(rest) and not self._requests and not self._dirty:
                         self._thread = None
                         self._wire.rest()
                         return
                 requests, self._requests = self._requests, []
-                self._began_at = time.monotonic()
+                self._began_at = self._told_at = time.monotonic()
+                self._urgent = False
                 lines = self._lines(requests, self._began_at)
                 self._forget(self._began_at)
             answered = self._exchange(lines, requests)
@@ -220,6 +229,13 @@ class Buckets:
                 request.done.set()
             if not answered:
                 time.sleep(RETRY_AFTER_SECONDS)
+
+    def _rest(self) -> float | None:
+        """Seconds to wait for something to say; None: something is to be said now."""
+        if not self._requests and not self._dirty:
+            return IDLE_SECONDS
+        left = self._told_at + TELL_EVERY_SECONDS - time.monotonic()
+        return None if self._requests or self._urgent or left <= 0 else left
 
     def _lines(self, requests: Sequence[Request], now: float) -> list[Line]:
         asked = defaultdict[Account, list[Request]](list)

@@ -91,6 +91,26 @@ def spend_all_there_is(tenant: Any, *dispatchers: Rates, seconds: float) -> tupl
 
 
 class TestBuckets:
+    def test_tell_of_many_calls_at_once_where_there_are_plenty(
+        self, buckets: Buckets, another: Buckets, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(shared, "TELL_EVERY_SECONDS", 600.0)
+        monkeypatch.setattr("jobs.limits.buckets.ASK_AGAIN_SECONDS", 600.0)
+        exchange, exchanges = buckets._wire.call, []
+        monkeypatch.setattr(buckets._wire, "call", lambda lines: exchanges.append(lines) or exchange(lines))
+        mine = new_bucket(burst=1000)
+        assert [buckets.take(mine).granted for _ in range(300)] == [1] * 300
+        # The first asked; what it spent was told at once.
+        assert len(exchanges) <= 2
+        # Who asks tells all there is to be told.
+        assert buckets.available(mine) == another.available(mine) == 700
+
+    def test_tell_of_one_call_before_long(self, buckets: Buckets, another: Buckets) -> None:
+        mine = new_bucket(burst=1000)
+        buckets.take(mine)
+        buckets.take(mine)
+        wait_until(lambda: another.available(mine) == 998, 5, what="another process to know of both")
+
     def test_grant_their_burst_and_then_nothing(self, buckets: Buckets) -> None:
         mine = new_bucket()
         assert buckets.available(mine) == 5
