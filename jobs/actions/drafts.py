@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from copy import copy
 from datetime import datetime
 from typing import Any
+
+from django.db.models.base import ModelState
 
 from jobs.actions import definition as definitions
 from jobs.actions.pull.types import Kinds
@@ -60,8 +61,14 @@ class Drafts:
 
     def _alike(self, like: Job, definition: Mapping[str, Any]) -> Job:
         columns = definitions.own_columns(definition, tenant=self._tenant, kinds=self._kinds)
-        job = copy(like)
-        job.id = new_id()
-        for name, value in columns.items():
-            setattr(job, name, value)
-        return job
+        return _twin(like, id=new_id(), **columns)
+
+
+def _twin(like: Job, **columns: Any) -> Job:
+    """A job that is not written yet as ``like`` is, but for some ``columns``. To copy a model costs as much as all else
+    that becomes of a definition in a bulk.
+    """
+    twin, state = Job.__new__(Job), ModelState()
+    state.fields_cache = dict(like._state.fields_cache)
+    twin.__dict__.update(like.__dict__, _state=state, **columns)
+    return twin

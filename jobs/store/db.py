@@ -110,8 +110,8 @@ class Query:
     def prepared(self, **parameters: Any) -> list[Any]:
         """As a call, but parsed and planned once a connection, in any process that has its connections to itself.
 
-        For statements whose plan never changes, since they read only what they are given. No actor is told beside one
-        (``trail.sign_statements``).
+        For statements whose plan never changes: they read what they are given, and beside it a few rows by a unique
+        key. No actor is told beside one (``trail.sign_statements``).
         """
         if cast(Any, connection).by_transaction:
             return self(**parameters)
@@ -123,8 +123,7 @@ class Query:
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with connection.cursor() as cursor:
-            for name, loader in _LOADERS.items():
-                cursor.adapters.register_loader(name, loader)
+            read_fast(cursor)
             cursor.execute(self.sql, parameters)
             return _rows(self.sql, cursor)
 
@@ -144,8 +143,7 @@ def _kept_cursor() -> psycopg.Cursor[Any]:
     cursor: psycopg.Cursor[Any] | None = getattr(ours, "carillon_cursor", None)
     if cursor is None or cursor.connection is not connection.connection:
         cursor = psycopg.Cursor(connection.connection)
-        for name, loader in _LOADERS.items():
-            cursor.adapters.register_loader(name, loader)
+        read_fast(cursor)
         ours.carillon_cursor = cursor
     ours.connection.prepare_threshold = KEEP_AFTER
     return cursor
@@ -159,6 +157,12 @@ def _rows(sql: str, cursor: Any) -> list[Any]:
         row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _NoRow
     # As namedtuple._make does, without its Python.
     return [] if row is _NoRow else list(map(partial(tuple.__new__, row), cursor.fetchall()))
+
+
+def read_fast(cursor: Any) -> None:
+    """Let a cursor read what is slow in Django's way of reading it."""
+    for name, loader in _LOADERS.items():
+        cursor.adapters.register_loader(name, loader)
 
 
 class _NoRow(tuple[()]):

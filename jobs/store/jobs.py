@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import repeat
+from operator import is_, itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -184,14 +186,15 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
     An immediate job that is due is written with its trigger, and with nothing left to materialize; ``jobs`` stay as
     they are. Returns the ids of those written: the others' names are those of living jobs of their tenants.
     """
-    names = [column.attname for column in Job._meta.concrete_fields]
-    rows = [{name: getattr(job, name) for name in names} for job in jobs]
+    common, rows = _shared_and_own([vars(job) for job in jobs])
     firings = []
     for job, row in zip(jobs, rows, strict=True):
         if job.schedule_type == ScheduleType.IMMEDIATE and job.next_fire_at == job.created_at:
             firings.append(_only_firing(job))
             row["next_fire_at"] = None
-    texts = {name: _text_of(value) for name, value in (("rows", rows), ("firings", firings))}
+    texts = {
+        name: _text_of(value) for name, value in (("common", common), ("rows", rows), ("firings", firings))
+    }
     actor = present_actor()
     texts["actor"] = actor.as_text() if actor else ""
     written = {row.id for row in _SQL["insert"].prepared(**texts)}
@@ -200,6 +203,20 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
     for job in jobs:
         job._state.adding, job._state.db = job.id not in written, DEFAULT_DB_ALIAS
     return written
+
+
+def _shared_and_own(jobs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The columns that all of ``jobs`` share, and of each the others. Only the very same object counts as shared: to
+    Python 1 equals true, to JSON it does not.
+    """
+    common, own = {}, []
+    for name in (column.attname for column in Job._meta.concrete_fields) if jobs else ():
+        first = jobs[0][name]
+        if all(map(is_, map(itemgetter(name), jobs), repeat(first))):
+            common[name] = first
+        else:
+            own.append(name)
+    return common, [{name: job[name] for name in own} for job in jobs]
 
 
 def edit(jobs: Mapping[Job, Collection[str]]) -> None:
@@ -231,7 +248,7 @@ def callers_trace_kept() -> str | None:
     return trace.kept() if trace is not None else None
 
 
-def _text_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def _text_of(rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
     """Columns as JSON. Postgres reads instants and ids as they are written there."""
     return orjson.dumps(rows, default=_interval_text).decode()
 
@@ -242,7 +259,7 @@ def _interval_text(value: timedelta) -> str:
 
 def before_creation(*, tenant_id: int, job_type: str) -> tuple[datetime, int, bool]:
     """The database's clock, how many living jobs the tenant has, and whether it declared the ``job_type`` itself."""
-    [row] = _SQL["before_creation"](tenant_id=tenant_id, job_type=job_type)
+    [row] = _SQL["before_creation"].prepared(tenant_id=tenant_id, job_type=job_type)
     return row.now.astimezone(UTC), row.jobs, row.declared
 
 
