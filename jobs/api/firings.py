@@ -13,7 +13,6 @@ from jobs.core.states import JobStatus
 from jobs.core.timezones import tzdata_version
 from jobs.models import Job
 from jobs.shapes.job import ClockChange, Preview
-from jobs.store.jobs import schedule_of
 
 
 def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any]:
@@ -23,8 +22,8 @@ def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any
     return Preview.of(told)
 
 
-def next_firing(job: Job, *, now: datetime) -> str | None:
-    """The next firing of an active job, whether it has its trigger already or not.
+def next_firing(job: Job, schedule: Schedule, *, now: datetime) -> str | None:
+    """The next firing of an active job with that schedule, whether it has its trigger already or not.
 
     The job's own ``next_fire_at`` runs ahead by the look-ahead window: what callers ask for is when it fires.
     """
@@ -33,18 +32,18 @@ def next_firing(job: Job, *, now: datetime) -> str | None:
     if job.next_fire_at is not None and job.next_fire_at <= now:
         return instant_text(job.next_fire_at)
     try:
-        return instant_text(next_fire(schedule_of(job), after=now))
+        return instant_text(next_fire(schedule, after=now))
     except ScheduleError:
         # As below.
         return None
 
 
-def clock_change(job: Job, *, now: datetime) -> dict[str, Any] | None:
+def clock_change(job: Job, schedule: Schedule, *, now: datetime) -> dict[str, Any] | None:
     """The next firing of an active job that a change of clocks affects, within 30 days of ``now``."""
     if job.status != JobStatus.ACTIVE:
         return None
     try:
-        notice = next_clock_change_notice(schedule_of(job), now=now)
+        notice = next_clock_change_notice(schedule, now=now)
     except ScheduleError:
         # The beat pauses such a job and says why; until then it has no firing to tell of.
         return None

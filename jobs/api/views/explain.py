@@ -11,6 +11,7 @@ from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
 from jobs.explain import explain_job, explain_trigger, tenant_usage
 from jobs.shapes.explain import JobExplanationShape, TenantShape, TriggerExplanation
+from jobs.store.jobs import schedule_of
 
 _EXAMPLE = OpenApiExample(
     "The tenant's cap is reached",
@@ -72,7 +73,7 @@ class JobExplainView(Endpoint):
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         explained = explain_job(tenant=self.tenant, job_id=job_id)
-        next_fire_at = next_firing(explained.job, now=explained.at)
+        next_fire_at = next_firing(explained.job, schedule_of(explained.job), now=explained.at)
         return Response(explained.representation(next_fire_at=next_fire_at))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,8 @@ from jobs.shapes.job import Changes, Definition, JobShape, Pause, Replacement, R
 from jobs.shapes.terms import LINE
 from jobs.store import db
 from jobs.store.insight import outcomes
+from jobs.store.jobs import schedule_of
+from jobs.store.rows import as_rows
 from tenants.clock import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
@@ -40,13 +43,15 @@ _MAX_RANGES = 200
 
 #: What of a job is computed when it is asked for.
 _COMPUTED: dict[str, Callable[..., Any]] = {"next_fire_at": next_firing, "clock_change": clock_change}
+#: Of a path: any id, in whose place that of a job is put.
+_SOME_ID = UUID(int=0)
 
 
 def answer(job: Job, status: int = 200, wanted: frozenset[str] | None = None) -> Response:
     """A job, or the ``wanted`` fields of it, with how its latest firings went, and its version as the ETag."""
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
-        headers["Location"] = reverse("job", args=[job.id])
+        headers["Location"] = _path_of_some_job().replace(str(_SOME_ID), str(job.id))
     # What was created is shown as of its creation, a moment ago.
     now = job.created_at if status == 201 else database_now()
     shown = _shown(job, now=now, wanted=wanted)
@@ -62,10 +67,21 @@ def answer(job: Job, status: int = 200, wanted: frozenset[str] | None = None) ->
     return Response(shown, status=status, headers=headers)
 
 
-def _shown(job: Job, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
+@cache
+def _path_of_some_job() -> str:
+    return reverse("job", args=[_SOME_ID])
+
+
+def _shown(job: Any, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
+    """A job, a model or a row of one."""
     shown = dict.fromkeys(_COMPUTED) | definition.representation(job)
-    shown = {name: value for name, value in shown.items() if wanted is None or name in wanted}
-    return shown | {name: compute(job, now=now) for name, compute in _COMPUTED.items() if name in shown}
+    if wanted is not None:
+        shown = {name: value for name, value in shown.items() if name in wanted}
+    schedule = schedule_of(job)
+    for name, compute in _COMPUTED.items():
+        if name in shown:
+            shown[name] = compute(job, schedule, now=now)
+    return shown
 
 
 _NAME = OpenApiParameter("name", {"type": "string", "pattern": LINE, "maxLength": 200}, OpenApiParameter.PATH)
@@ -97,7 +113,7 @@ class JobsView(Endpoint):
     )
     def get(self, request: Request) -> Response:
         self.now = database_now()
-        return self.page_of(Job.objects.filter(tenant=self.tenant, deleted_at=None))
+        return self.page_of(as_rows(Job.objects.filter(tenant=self.tenant, deleted_at=None)))
 
     @endpoint(
         "Create a job",
