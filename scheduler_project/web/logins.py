@@ -9,6 +9,7 @@ trail, too; a sign-in is there by its session (``scheduler_project.web.sessions`
 import hashlib
 import math
 from collections.abc import Callable
+from functools import cache
 from ipaddress import IPv6Address, ip_network
 from typing import Any
 
@@ -62,21 +63,27 @@ def limit_logins(
 
 def _buckets_of(request: HttpRequest, address: str) -> tuple[Bucket, ...]:
     """What a request that tries a password or a code takes a token of; none: it tries nothing."""
-    if request.path_info == reverse("admin:login"):
+    if request.path_info == _path("admin:login"):
         return _buckets(address, request.POST.get("username", ""))
     if request.path_info in _asks_the_provider():
         return _buckets(address, "")[:1]
-    if request.path_info == reverse("sign_in_code") and (held := held_sign_in(request)):
+    if request.path_info == _path("sign_in_code") and (held := held_sign_in(request)):
         by_address, _ = _buckets(address, "")
         return by_address, Bucket(f"login-code:{held.operator.pk}", CODE_PER_SECOND, CODE_BURST)
-    if request.path_info == reverse("second_factor") and request.user.is_authenticated:
+    if request.path_info == _path("second_factor") and request.user.is_authenticated:
         return _buckets(address, request.user.get_username())
     return ()
 
 
+@cache
+def _path(name: str) -> str:
+    """Of a page. Every call of the API is held against some of them."""
+    return reverse(name)
+
+
 def _asks_the_provider() -> tuple[str, str]:
     """Pages for which the identity provider is called: a caller without a name must not do that at will."""
-    return reverse("sign_in_oidc"), reverse("sign_in_oidc_back")
+    return _path("sign_in_oidc"), _path("sign_in_oidc_back")
 
 
 def _buckets(address: str, username: str) -> tuple[Bucket, Bucket]:
