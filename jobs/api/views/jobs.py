@@ -28,13 +28,13 @@ from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text
 from jobs.models import Attempt, Job, SkippedRange, Trigger
 from jobs.selection.filters import JobFilter, JobTriggerFilter, SkippedRangeFilter
+from jobs.selection.rows import as_rows
 from jobs.shapes.history import OF_HISTORY, AttemptShape, OneJob, SkippedRangeShape, TriggerShape
 from jobs.shapes.job import Changes, Definition, JobShape, Pause, Replacement, Run, Status
 from jobs.shapes.terms import LINE
 from jobs.store import db
 from jobs.store.insight import outcomes
 from jobs.store.jobs import schedule_of
-from jobs.store.rows import as_rows
 from tenants.clock import database_now
 
 #: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
