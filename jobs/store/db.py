@@ -108,11 +108,9 @@ class Query:
         return rows
 
     def prepared(self, **parameters: Any) -> list[Any]:
-        """As a call, but parsed and planned once a connection, in any process that has its connections to itself.
-
-        For statements whose plan never changes: they read what they are given, and beside it a few rows by a unique
-        key. No actor is told beside one (``trail.sign_statements``).
-        """
+        """As a call, but planned once a connection. For processes with connections of their own, and statements whose
+        plan never changes: they read what they are given, and a few rows by a unique key. No actor is told
+        (``trail.sign_statements``)."""
         if cast(Any, connection).by_transaction:
             return self(**parameters)
         connection.close_if_health_check_failed()
