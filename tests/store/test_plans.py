@@ -584,6 +584,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "jobs.insert": lambda s: {
         "rows": f'[{{"id": "{one(s.job_ids)}", "tenant_id": 1, "name": "n"}}]',
         "actor": "",
+        "common": "{}",
         "firings": f'[{{"id": "{one(s.ids)}", "job_id": "{one(s.job_ids)}"}}]',
     },
     "jobs.edit": lambda s: {"rows": f'[{{"id": "{one(s.job_ids)}", "priority": 1, "version": 2}}]'},
