@@ -15,18 +15,21 @@ from django.db import DEFAULT_DB_ALIAS, connections
 _DJANGOS = ("cursor_factory", "context", "prepare_threshold")
 
 
+def parameters(connection: Any) -> dict[str, Any]:
+    """By which psycopg makes a connection of its own to the database that Django's ``connection`` leads to."""
+    known = connection.get_connection_params()
+    return {name: value for name, value in known.items() if name not in _DJANGOS}
+
+
 def own_session(*, timeout_seconds: float) -> psycopg.Connection[Any]:
     """Connect to Carillon's database within ``timeout_seconds``; what is sent then and not received counts as long.
 
     Raises ``psycopg.Error``.
     """
     ours = connections[DEFAULT_DB_ALIAS]
-    known = type(ours)(
-        {**ours.settings_dict, **settings.DIRECT_DATABASE}, DEFAULT_DB_ALIAS
-    ).get_connection_params()
-    parameters = {name: value for name, value in known.items() if name not in _DJANGOS}
+    direct = type(ours)({**ours.settings_dict, **settings.DIRECT_DATABASE}, DEFAULT_DB_ALIAS)
     bounded = {
         "connect_timeout": math.ceil(timeout_seconds),
         "tcp_user_timeout": round(timeout_seconds * 1000),
     }
-    return psycopg.connect(**parameters | bounded, autocommit=True)
+    return psycopg.connect(**parameters(direct) | bounded, autocommit=True)

@@ -7,11 +7,11 @@ web process stays, since ``/readyz`` has to say so: it is not routed to, and is 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from jobs.own_session import parameters
 from jobs.store import db
 from jobs.store.insight import schema
 from jobs.telemetry import get_logger
 from jobs.telemetry.release import version
-from scheduler_project.sessions import parameters
 
 log = get_logger()
 

@@ -13,12 +13,11 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.signals import connection_created
 
+from jobs.own_session import parameters
 from jobs.store import db
 
 #: A server or a lock that hangs must not hang us without end.
 WAITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s"}
-#: Parameters that only Django's own connections have.
-_DJANGOS = ("cursor_factory", "context", "prepare_threshold")
 _ROUNDS = 3
 
 
@@ -46,12 +45,6 @@ def _bound(connection: Any, **_: Any) -> None:
         return
     said = str(connection.settings_dict["OPTIONS"].get("options", ""))
     connection.configure({name: value for name, value in WAITS.items() if name not in said})
-
-
-def parameters(connection: Any) -> dict[str, Any]:
-    """By which psycopg makes a connection of its own to the database that Django's ``connection`` leads to."""
-    known = connection.get_connection_params()
-    return {name: value for name, value in known.items() if name not in _DJANGOS}
 
 
 def go_through_pooler() -> None:

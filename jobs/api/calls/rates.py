@@ -5,8 +5,8 @@ are paid for before they are read. One that costs more than the
 burst waits for a full bucket; what is missing is saved afterwards, as far as that is remembered. Each answer says how
 the caller stands, in the headers of draft-ietf-httpapi-ratelimit-headers; one too many is answered 429 with
 ``Retry-After``. While more than half of its burst is left, a process may tell the others of a call up to 20 ms later;
-after that every call asks first. No call waits for an answer longer than 100 ms in all; while Redis is slow or away each
-process counts by itself.
+after that every call asks first. No call waits for an answer longer than 100 ms in all; while Redis is slow or away
+each process counts by itself.
 """
 
 import math

@@ -15,6 +15,7 @@ from jobs import limits
 from jobs.api.problems import without_line
 from jobs.broker import broker_answers, carriers, differences
 from jobs.explain.wellbeing import limits_exist
+from jobs.own_session import parameters
 from jobs.store import db
 from jobs.store.insight import schema
 from jobs.store.insight.clocks import Asking, Reading
@@ -76,11 +77,8 @@ def database_answers() -> Answer | None:
         "connect_timeout": _PATIENCE_SECONDS,
         "tcp_user_timeout": _PATIENCE_SECONDS * 1000,
     }
-    own = ("cursor_factory", "context", "prepare_threshold")
-    known = connection.get_connection_params()
-    parameters = {name: value for name, value in known.items() if name not in own}
     try:
-        with psycopg.connect(**parameters | bounded) as probe:
+        with psycopg.connect(**parameters(connection) | bounded) as probe:
             # By SQL, in this transaction: poolers refuse it as a startup parameter.
             probe.execute(f"SET LOCAL statement_timeout = '{_PATIENCE_SECONDS}s'")
             with Asking() as asking:

@@ -17,7 +17,8 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connections
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from scheduler_project.sessions import SharedSessions, go_past_pooler, parameters
+from jobs.own_session import parameters
+from scheduler_project.sessions import SharedSessions, go_past_pooler
 
 #: How long claims may be kept waiting by a statement that waits itself.
 LOCK_TIMEOUT = "2s"
