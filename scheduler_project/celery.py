@@ -80,12 +80,12 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     from jobs.conf import engine_settings
     from jobs.store import db
 
+    pool = _supported_pool(sender)
     _connected(go_through_pooler)
     tell_carriers()
     import_module("aiohttp")
     db.keep_plans()
     keep_prints()
-    pool = _supported_pool(sender)
     _guard(pool)
     if pool == "prefork":
         worker_shutting_down.connect(_bound_stop, weak=False)
