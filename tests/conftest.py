@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from jobs import telemetry
+from jobs.engine import endings
 from jobs.handlers import registry
 from jobs.limits import Buckets, shared
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
@@ -193,6 +194,7 @@ def requests_end(live_server: object) -> Iterator[None]:
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The JSON lines of whatever was logged since, in the format of a deployment."""
+    endings._sampled().flush()  # Above ten a second, a line waits for its second's end: a test before may have left one.
     text = io.StringIO()
     sink = logging.StreamHandler(text)
     sink.setFormatter(telemetry.formatter("json"))
