@@ -194,7 +194,8 @@ def requests_end(live_server: object) -> Iterator[None]:
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The JSON lines of whatever was logged since, in the format of a deployment."""
-    endings._sampled().flush()  # Above ten a second, a line waits for its second's end: a test before may have left one.
+    # Above ten a second, a line waits for the end of its second: a test before may have left one.
+    endings._sampled().flush()
     text = io.StringIO()
     sink = logging.StreamHandler(text)
     sink.setFormatter(telemetry.formatter("json"))

@@ -79,7 +79,12 @@ class EmbeddedServer(ABC):
     def running(self) -> psutil.Process | None:
         """The server's main process, whichever process started it."""
         found = {process.pid: process for process in self._processes()}
-        return next((process for process in found.values() if process.ppid() not in found), None)
+        for process in found.values():
+            # One may have ended since it was found: a child of Postgres lives for a query.
+            with suppress(psutil.NoSuchProcess):
+                if process.ppid() not in found:
+                    return process
+        return None
 
     @property
     def alive(self) -> bool:

@@ -315,3 +315,15 @@ except psycopg.OperationalError as error:
 """
     command = [sys.executable, "-c", client, database_url]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_main_process_is_found_while_others_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedStack(data_dir=tmp_path, ephemeral=True) as stack:
+        server = next(server for server in stack.servers if server.name == "postgres")
+        children = psutil.Process(server.pid).children()
+        main = psutil.Process(stack.pids["postgres"])
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        gone = psutil.Process(ended.pid)
+        ended.wait()
+        monkeypatch.setattr(server, "_processes", lambda: [gone, *children, main])
+        assert server.pid == main.pid
