@@ -120,8 +120,8 @@ def run(
         try:
             _load_and_strike(cluster, caller, profile, began, faults, rng=rng, say=say)
             return _read(cluster, caller, directory, look_seconds=profile.look_seconds, say=say)
-        except StageError:
-            # What was seen until then can be judged all the same.
+        except Exception:
+            # Whatever broke it off: what was seen until then can be judged all the same.
             history.write(directory / "history.jsonl", _so_far(cluster))
             _keep_logs(cluster, directory)
             raise

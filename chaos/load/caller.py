@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from chaos.history import Called, JobMade, Journal, Ledger, Range
@@ -62,7 +63,7 @@ class Caller:
         while answer is None:
             try:
                 answer = self._call(job.tenant, "POST", f"/jobs/{job.job_id}/{verb}")
-            except OSError:  # unreachable, too slow, or a 5xx: it may have happened
+            except OSError:  # unreachable, too slow, too many at once, or a 5xx: it may have happened
                 if verb == "run" or over.wait(AGAIN_SECONDS):
                     break
         self._journal.note(
@@ -141,7 +142,7 @@ class Caller:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
-            if error.code < 500:
+            if error.code < 500 and error.code != HTTPStatus.TOO_MANY_REQUESTS:
                 raise RuntimeError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
             raise
 
