@@ -121,7 +121,7 @@ class TestFailure:
         shown = text[text.index('id="failure"') : text.index('id="glance"')]
         assert "<b>503</b>" in shown
         assert "http_503" in shown
-        assert "500" not in shown
+        assert "http_500" not in shown
         assert "&lt;i&gt;busy&lt;/i&gt;" in shown
         assert "&lt;b&gt;no\\u202eom&lt;/b&gt;" in shown
         assert shown.count("x" * (MAX_ANSWER - 20)) == 1
