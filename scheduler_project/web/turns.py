@@ -2,10 +2,13 @@
 
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys; it has more of both while nobody else calls. A line is bounded, in requests and in bytes, and so are all
-lines together: a request beyond that is refused. Calls without a key are not counted: they are refused at once.
+other keys; it has more of both while nobody else calls. While others call, a line also rests after each of its calls
+for as long as that computed, so that it has half of the processor at most. A line is bounded, in requests and in bytes,
+and so are all lines together: a request beyond that is refused. Calls without a key are not counted: they are refused
+at once.
 """
 
+import heapq
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
@@ -18,6 +21,8 @@ R = TypeVar("R")
 Whose = tuple[str, bool]
 #: How long a caller counts as one of those who call.
 ABOUT_SECONDS = 1.0
+#: A call that computed for less is followed by the next at once; and none is followed by a longer rest.
+MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 0.5
 
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 _WAITS = re.compile(rb"(?:POST /api/v1/worker/claim|GET /api/v1/events)[? ]")
@@ -69,6 +74,9 @@ class Turns(Generic[R]):
         #: What stands in the lines: of each key, and of all.
         self._bytes: Counter[Whose] = Counter()
         self._requests_in_all = self._bytes_in_all = 0
+        #: Until when lines rest, the first to end its rest first; a line that rests is here once.
+        self._rests: list[tuple[float, Whose]] = []
+        self._resting: set[Whose] = set()
         #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -82,7 +90,7 @@ class Turns(Generic[R]):
     def begin(self, request: R, of: Whose, *, held: int, now: float) -> Turn:
         """Whether it may be taken up now; ``held`` are its bytes. ``LATER``: ``end`` returns it when it may."""
         self.note(of[0], now=now)
-        if self._at_work[of] < self._most(of, now):
+        if self._has_room(of, now):
             self._at_work[of] += 1
             return Turn.NOW
         bounds, line = self._bounds, self._lines.get(of)
@@ -94,12 +102,33 @@ class Turns(Generic[R]):
         self._count(of, 1, held)
         return Turn.LATER
 
-    def end(self, of: Whose, *, now: float) -> list[R]:
-        """One of that key's has ended; returns those of its line that are taken up now."""
+    def end(self, of: Whose, *, now: float, computed: float = 0.0) -> list[R]:
+        """One of that key's has ended, after ``computed`` seconds of processor; returns those of its line that are
+        taken up now.
+        """
         self._at_work[of] -= 1
+        if computed >= MIN_REST_SECONDS and of not in self._resting and self._is_among_others(of, now):
+            self._resting.add(of)
+            heapq.heappush(self._rests, (now + min(computed, MAX_REST_SECONDS), of))
+        return self._follow(of, now)
+
+    def rested(self, *, now: float) -> list[R]:
+        """Those that are taken up now, as their lines have rested."""
+        following = []
+        while self._rests and self._rests[0][0] <= now:
+            _, of = heapq.heappop(self._rests)
+            self._resting.discard(of)
+            following += self._follow(of, now)
+        return following
+
+    def seconds_of_rest(self, *, now: float) -> float:
+        """Until the first line has rested."""
+        return max(0.0, self._rests[0][0] - now) if self._rests else float("inf")
+
+    def _follow(self, of: Whose, now: float) -> list[R]:
         following = []
         line = self._lines.get(of)
-        while line and self._at_work[of] < self._most(of, now):
+        while line and self._has_room(of, now):
             request, held = line.popleft()
             self._count(of, -1, -held)
             self._at_work[of] += 1
@@ -110,16 +139,21 @@ class Turns(Generic[R]):
             del self._at_work[of]
         return following
 
+    def _has_room(self, of: Whose, now: float) -> bool:
+        return of not in self._resting and self._at_work[of] < self._most(of, now)
+
     def _most(self, of: Whose, now: float) -> int:
-        key, waits = of
-        if waits:
+        if of[1]:
             return self._share.waiting
+        return self._share.among if self._is_among_others(of, now) else self._share.alone
+
+    def _is_among_others(self, of: Whose, now: float) -> bool:
+        key, _ = of
         # The last caller that is not this key is the last or the last but one.
         last = [(caller, at) for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][
             :1
         ]
-        is_among_others = any(now - at <= ABOUT_SECONDS for _, at in last)
-        return self._share.among if is_among_others else self._share.alone
+        return any(now - at <= ABOUT_SECONDS for _, at in last)
 
     def _count(self, of: Whose, requests: int, held: int) -> None:
         self._bytes[of] += held

@@ -92,6 +92,8 @@ class Caller(TConn):
         self.intake = Intake()
         self.is_ending = False
         self.whose: Whose | None = None
+        #: Of its request that ended last: seconds of processor.
+        self.computed = 0.0
         self.initialized = True
         # A write that finds no room fails after this long; reads are never blocking here.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
@@ -138,6 +140,11 @@ class Worker(ThreadWorker):
 
     # Called by gthread's loop.
 
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        super().wait_for_and_dispatch_events(min(timeout, self.turns.seconds_of_rest(now=time.monotonic())))
+        for following in self.turns.rested(now=time.monotonic()):
+            self._take_up(following, self.tpool)
+
     def accept(self, listener: socket.socket) -> None:
         try:
             sock, client = listener.accept()
@@ -170,6 +177,7 @@ class Worker(ThreadWorker):
     def handle(self, conn: Caller) -> bool:
         """Serve a whole request, in a thread. Returns whether the connection may be kept."""
         request, size = None, len(conn.intake)
+        began_at = time.thread_time()
         try:
             conn.sock.setblocking(True)
             conn.parser = http.get_parser(self.cfg, iter(()), conn.client)
@@ -186,12 +194,14 @@ class Worker(ThreadWorker):
         finally:
             del request
             collector.note_read(size)
+            conn.computed = time.thread_time() - began_at
         return False
 
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
-        for following in self.turns.end(of, now=time.monotonic()) if of is not None else ():
-            self._take_up(following, self.tpool)
+        if of is not None:
+            for following in self.turns.end(of, now=time.monotonic(), computed=conn.computed):
+                self._take_up(following, self.tpool)
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
             return

@@ -5,7 +5,16 @@ from collections import Counter, deque
 
 import pytest
 
-from scheduler_project.web.turns import ABOUT_SECONDS, Bounds, Share, Turn, Turns, whose
+from scheduler_project.web.turns import (
+    ABOUT_SECONDS,
+    MAX_REST_SECONDS,
+    MIN_REST_SECONDS,
+    Bounds,
+    Share,
+    Turn,
+    Turns,
+    whose,
+)
 
 ACME, BRAVO = ("a", False), ("b", False)
 NOW, LATER = Turn.NOW, Turn.LATER
@@ -43,6 +52,27 @@ class TestTurns:
         for n in range(1000):
             turns.note(str(n), now=n * ABOUT_SECONDS / 10)
         assert len(turns._called_at) <= 12
+
+    def test_let_a_key_among_others_rest_as_long_as_its_call_computed(self) -> None:
+        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+        turns.note("", now=0)
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, LATER, LATER]
+        assert turns.end(ACME, now=0.25, computed=0.25) == []
+        assert turns.seconds_of_rest(now=0.375) == 0.125
+        assert turns.begin(3, ACME, held=1, now=0.375) is LATER
+        assert turns.begin(9, BRAVO, held=1, now=0.375) is NOW
+        assert turns.rested(now=0.4) == []
+        assert turns.rested(now=0.5) == [1]
+        # A short call is followed by the next at once, and no rest is longer than it may be.
+        assert turns.end(ACME, now=0.625, computed=MIN_REST_SECONDS / 2) == [2]
+        assert turns.end(ACME, now=0.75, computed=100 * MAX_REST_SECONDS) == []
+        assert turns.rested(now=0.75 + MAX_REST_SECONDS) == [3]
+        assert turns.seconds_of_rest(now=1) == float("inf")
+
+    def test_let_a_key_that_is_alone_go_on(self) -> None:
+        turns: Turns[int] = Turns(Share(alone=1, among=1, waiting=1))
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(2)] == [NOW, LATER]
+        assert turns.end(ACME, now=1, computed=1) == [1]
 
     def test_count_calls_that_wait_by_themselves(self) -> None:
         turns: Turns[int] = Turns(Share(1, 1, 2))
@@ -88,7 +118,7 @@ class TestTurns:
         keys = [(str(n), n % 3 == 0) for n in range(9)]
         of = {n: rng.choice(keys) for n in range(2_000)}
         coming, at_work, done = deque(of), set(), []
-        while coming or at_work:
+        while len(done) < len(of):
             if coming and rng.random() < 0.6:
                 request = coming.popleft()
                 turn = turns.begin(request, of[request], held=request, now=0)
@@ -97,7 +127,10 @@ class TestTurns:
             elif at_work:
                 at_work.remove(ended := rng.choice(sorted(at_work)))
                 done.append(ended)
-                at_work |= {*turns.end(of[ended], now=0)}
+                computed = MAX_REST_SECONDS if rng.random() < 0.1 else 0.0
+                at_work |= {*turns.end(of[ended], now=0, computed=computed)}
+            else:
+                at_work |= {*turns.rested(now=MAX_REST_SECONDS)}
             assert all(
                 count <= (1 if key[1] else 2) for key, count in Counter(of[n] for n in at_work).items()
             )
