@@ -2,10 +2,11 @@
 
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys; it has more of both while nobody else calls. While others call, a line also rests after each of its calls
-for as long as that computed, so that it has half of the processor at most. A line is bounded, in requests and in bytes,
-and so are all lines together: a request beyond that is refused. Calls without a key are not counted: they are refused
-at once.
+other keys; it has more of both while nobody else calls. While others call, a key that has computed much of late is
+heavy: its calls are at work one at a time or so, and after each its line rests for as long as that computed. A key that
+is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
+bounded, in requests and in bytes, and so are all lines together: a request beyond that is refused. Calls without a key
+are not counted: they are refused at once.
 """
 
 import heapq
@@ -21,8 +22,12 @@ R = TypeVar("R")
 Whose = tuple[str, bool]
 #: How long a caller counts as one of those who call.
 ABOUT_SECONDS = 1.0
+#: Seconds of processor, of one second's, above which a key is heavy. What it computed counts for half a second later.
+HEAVY, HALF_LIFE_SECONDS = 0.1, 0.5
 #: A call that computed for less is followed by the next at once; and none is followed by a longer rest.
 MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 0.5
+#: Keys of which is remembered what they computed.
+MAX_REMEMBERED = 1024
 
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
 _WAITS = re.compile(rb"(?:POST /api/v1/worker/claim|GET /api/v1/events)[? ]")
@@ -56,10 +61,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Share:
-    """Requests of a key at once: ``alone``, ``among`` other callers, and ``waiting`` of those that may wait."""
+    """Requests of a key at once: in general, of a ``heavy`` one among others, and ``waiting`` ones of all keys."""
 
-    alone: int
-    among: int
+    general: int
+    heavy: int
     waiting: int
 
 
@@ -77,6 +82,8 @@ class Turns(Generic[R]):
         #: Until when lines rest, the first to end its rest first; a line that rests is here once.
         self._rests: list[tuple[float, Whose]] = []
         self._resting: set[Whose] = set()
+        #: What keys have computed, as of an instant; the one that computed last at the end.
+        self._computed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
         #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -107,7 +114,11 @@ class Turns(Generic[R]):
         taken up now.
         """
         self._at_work[of] -= 1
-        if computed >= MIN_REST_SECONDS and of not in self._resting and self._is_among_others(of, now):
+        self._computed[of] = (self._computed_of(of, now) + computed, now)
+        self._computed.move_to_end(of)
+        if len(self._computed) > MAX_REMEMBERED:
+            self._computed.popitem(last=False)
+        if computed >= MIN_REST_SECONDS and of not in self._resting and self._is_held_back(of, now):
             self._resting.add(of)
             heapq.heappush(self._rests, (now + min(computed, MAX_REST_SECONDS), of))
         return self._follow(of, now)
@@ -145,10 +156,17 @@ class Turns(Generic[R]):
     def _most(self, of: Whose, now: float) -> int:
         if of[1]:
             return self._share.waiting
-        return self._share.among if self._is_among_others(of, now) else self._share.alone
+        return self._share.heavy if self._is_held_back(of, now) else self._share.general
 
-    def _is_among_others(self, of: Whose, now: float) -> bool:
+    def _computed_of(self, of: Whose, now: float) -> float:
+        computed, at = self._computed.get(of, (0.0, now))
+        return computed * 0.5 ** ((now - at) / HALF_LIFE_SECONDS)
+
+    def _is_held_back(self, of: Whose, now: float) -> bool:
+        """Whether it is heavy, among others."""
         key, _ = of
+        if self._computed_of(of, now) < HEAVY:
+            return False
         # The last caller that is not this key is the last or the last but one.
         last = [(caller, at) for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][
             :1

@@ -121,7 +121,7 @@ class Worker(ThreadWorker):
         threads = self.cfg.threads
         # A key's claims and streams have places of their own, fewer than half of the threads less what others need.
         share = Share(
-            alone=max(1, threads // 4), among=max(1, threads // 16), waiting=max(2, threads // 2 - 3)
+            general=max(1, threads // 4), heavy=max(1, threads // 16), waiting=max(2, threads // 2 - 3)
         )
         self.turns: Turns[Caller] = Turns(share, lines)
         self._swept_at = 0.0

@@ -7,6 +7,8 @@ import pytest
 
 from scheduler_project.web.turns import (
     ABOUT_SECONDS,
+    HEAVY,
+    MAX_REMEMBERED,
     MAX_REST_SECONDS,
     MIN_REST_SECONDS,
     Bounds,
@@ -21,6 +23,14 @@ NOW, LATER = Turn.NOW, Turn.LATER
 WIDE = Bounds(requests_of_one=10**6, bytes_of_one=10**9, requests_in_all=10**6, bytes_in_all=10**9)
 
 
+def turns_of_a_heavy_key(share: Share) -> Turns[int]:
+    """ACME has computed for ten seconds at the instant 0, alone."""
+    turns: Turns[int] = Turns(share)
+    turns.begin(-1, ACME, held=1, now=0)
+    assert turns.end(ACME, now=0, computed=10) == []
+    return turns
+
+
 class TestTurns:
     def test_let_one_key_take_up_no_more_than_its_share_and_the_rest_in_order(self) -> None:
         turns: Turns[int] = Turns(Share(2, 2, 1))
@@ -30,7 +40,7 @@ class TestTurns:
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, NOW, LATER]
 
     def test_give_a_key_more_while_it_is_alone(self) -> None:
-        turns: Turns[int] = Turns(Share(alone=3, among=1, waiting=1))
+        turns = turns_of_a_heavy_key(Share(general=3, heavy=1, waiting=1))
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(5)] == [NOW] * 3 + [LATER] * 2
         assert turns.begin(9, BRAVO, held=1, now=0.5) is NOW
         # It falls to its share among others as its calls end, and rises again once they are gone.
@@ -41,20 +51,20 @@ class TestTurns:
         assert turns.begin(6, ACME, held=1, now=0.6 + ABOUT_SECONDS) is NOW
 
     def test_count_who_calls_without_a_key_as_another(self) -> None:
-        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)
         assert [turns.begin(n, ACME, held=1, now=ABOUT_SECONDS) for n in range(2)] == [NOW, LATER]
         later = 1.1 * ABOUT_SECONDS
         assert [turns.begin(n, ACME, held=1, now=later) for n in range(2, 4)] == [NOW, LATER]
 
     def test_remember_no_caller_for_longer_than_it_counts(self) -> None:
-        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+        turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
         for n in range(1000):
             turns.note(str(n), now=n * ABOUT_SECONDS / 10)
         assert len(turns._called_at) <= 12
 
-    def test_let_a_key_among_others_rest_as_long_as_its_call_computed(self) -> None:
-        turns: Turns[int] = Turns(Share(alone=2, among=1, waiting=1))
+    def test_let_a_heavy_key_among_others_rest_as_long_as_its_call_computed(self) -> None:
+        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, LATER, LATER]
         assert turns.end(ACME, now=0.25, computed=0.25) == []
@@ -67,10 +77,26 @@ class TestTurns:
         assert turns.end(ACME, now=0.625, computed=MIN_REST_SECONDS / 2) == [2]
         assert turns.end(ACME, now=0.75, computed=100 * MAX_REST_SECONDS) == []
         assert turns.rested(now=0.75 + MAX_REST_SECONDS) == [3]
-        assert turns.seconds_of_rest(now=1) == float("inf")
+        assert turns.seconds_of_rest(now=2) == float("inf")
+
+    def test_let_a_key_that_computes_little_have_more_at_once_among_others(self) -> None:
+        turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
+        now = 0.0
+        for _ in range(20):
+            now += 0.25
+            turns.note("", now=now)
+            assert [turns.begin(n, ACME, held=1, now=now) for n in range(3)] == [NOW, NOW, LATER]
+            assert [turns.end(ACME, now=now, computed=HEAVY / 16) for _ in range(3)] == [[2], [], []]
+
+    def test_remember_of_a_bounded_number_of_keys_what_they_computed(self) -> None:
+        turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
+        for n in range(2 * MAX_REMEMBERED):
+            turns.begin(n, (str(n), False), held=1, now=0)
+            turns.end((str(n), False), now=0, computed=1)
+        assert len(turns._computed) == MAX_REMEMBERED
 
     def test_let_a_key_that_is_alone_go_on(self) -> None:
-        turns: Turns[int] = Turns(Share(alone=1, among=1, waiting=1))
+        turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(2)] == [NOW, LATER]
         assert turns.end(ACME, now=1, computed=1) == [1]
 
