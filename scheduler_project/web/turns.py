@@ -61,7 +61,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Share:
-    """Requests of a key at once: in general, of a ``heavy`` one among others, and ``waiting`` ones of all keys."""
+    """Requests of a key at once: in ``general``, of one that is ``heavy`` among others, and of those that may wait."""
 
     general: int
     heavy: int

@@ -4,7 +4,8 @@ gthread reads heads and bodies in its threads, without a time limit: as many hal
 stop everything. Here the event loop reads them, in a bounded waiting room (``room``), and a thread takes up whole
 requests (``intake``). It gets those bytes and no others, so a caller that leaves bytes out cannot block it. ``/livez``
 has a thread of its own and always answers, and the calls of one key take up a share of the threads (``turns``), in
-lines that are bounded. An answer that its caller does not read is given up after ``SEND_SECONDS``.
+lines that are bounded; a call whose caller has left is taken out of them. An answer that its caller does not read is
+given up after ``SEND_SECONDS``.
 
 gthread's accepting, keeping alive and closing are replaced; its threads, its stopping, and gunicorn's parser,
 supervision and signals are used as they are. TLS is the proxy's business.
@@ -102,6 +103,15 @@ class Caller(TConn):
     def address(self) -> str:
         return self.client[0] if isinstance(self.client, tuple) else ""
 
+    def has_gone(self) -> bool:
+        """Whether it has closed, or sends no more, which no HTTP client does that waits for an answer."""
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
 
 class Worker(ThreadWorker):
     @classmethod
@@ -142,8 +152,7 @@ class Worker(ThreadWorker):
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         super().wait_for_and_dispatch_events(min(timeout, self.turns.seconds_of_rest(now=time.monotonic())))
-        for following in self.turns.rested(now=time.monotonic()):
-            self._take_up(following, self.tpool)
+        self._take_up_in_turn(self.turns.rested(now=time.monotonic()))
 
     def accept(self, listener: socket.socket) -> None:
         try:
@@ -200,8 +209,7 @@ class Worker(ThreadWorker):
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
         if of is not None:
-            for following in self.turns.end(of, now=time.monotonic(), computed=conn.computed):
-                self._take_up(following, self.tpool)
+            self._take_up_in_turn(self.turns.end(of, now=time.monotonic(), computed=conn.computed))
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
             return
@@ -273,6 +281,17 @@ class Worker(ThreadWorker):
         elif turn is not Turn.LATER:
             self._say(conn, _FULL[turn])
             self._end(conn)
+
+    def _take_up_in_turn(self, following: list[Caller]) -> None:
+        """Those who have left the line meanwhile are not served: their calls would only keep others waiting."""
+        while following:
+            caller = following.pop(0)
+            if caller.whose is not None and caller.has_gone():
+                following += self.turns.end(caller.whose, now=time.monotonic())
+                self.nr_conns -= 1
+                caller.close()
+            else:
+                self._take_up(caller, self.tpool)
 
     def _take_up(self, conn: Caller, pool: ThreadPoolExecutor) -> None:
         future = pool.submit(self.handle, conn)

@@ -27,6 +27,7 @@ from yarl import URL
 
 from jobs.core.errors import InvalidInput
 from jobs.handlers import outcome, registry
+from jobs.models import Job
 from scheduler_project.web.forwarded import trusted_proxies
 from scheduler_project.web.intake import MAX_BODY_BYTES, Intake
 from scheduler_project.web.turns import Bounds
@@ -209,6 +210,29 @@ class TestCallsOfOneKey:
         assert "\r\nRetry-After: 2\r\n" in answer
         assert json.loads(answer.partition("\r\n\r\n")[2])["status"] == 429
         assert web.ask("/api/v1/tenant", key=keys[0], timeout=10).status == 200
+
+    def test_are_not_served_once_their_caller_has_left_the_line(self, web: Web) -> None:
+        _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("write",))
+
+        def call(name: str) -> socket.socket:
+            schedule = {"type": "interval", "every_seconds": 3600}
+            body = json.dumps({"name": name, "job_type": "noop", "schedule": schedule})
+            head = b"POST /api/v1/jobs HTTP/1.1\r\n" + HEAD + f"Authorization: Bearer {key}\r\n".encode()
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            return _said(web, head + body.encode())
+
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE tenants_apikey IN ACCESS EXCLUSIVE MODE")
+            left = [call(f"left-{n}") for n in range(20)]
+            stays = call("stays")
+            for caller in left:
+                caller.close()
+            transaction.set_rollback(True)
+        with stays:
+            stays.settimeout(10)
+            assert stays.recv(100).startswith(b"HTTP/1.1 201 ")
+        # Those that were at work already may have been done.
+        assert Job.objects.filter(name__startswith="left-").count() <= OF_ONE
 
     def test_control_hold_up_all_where_threads_are_not_shared(self, gthread: Web, keys: list[str]) -> None:
         assert not _answers_beside(gthread, keys[:1], "/api/v1/tenant", key=keys[1])
