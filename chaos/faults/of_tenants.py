@@ -51,13 +51,15 @@ class BadTenant(Fault):
             self._undo.callback(self.caller.ask, self.caller.make(plan), "cancel", over=threading.Event())
         # Made first: with so many writes the API has little time for another's.
         at = (datetime.now(UTC) + timedelta(seconds=TRICKLE_SECONDS)).isoformat()
-        for n in range(self.trickling):
-            self.caller.make(
+        self.caller.make_together(
+            [
                 Plan(
                     tenant=BAD, name=f"bad-drip-{n}", schedule={"type": "once", "run_at": at}, target="sink",
                     query={"mode": "drip"}, max_attempts=2, fault=BAD,
                 )
-            )  # fmt: skip
+                for n in range(self.trickling)
+            ]
+        )  # fmt: skip
         self._write()
 
     def _write(self) -> None:

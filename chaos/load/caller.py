@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,6 +23,8 @@ from chaos.load.definitions import Plan
 TIMEOUT_SECONDS = 8.0
 AGAIN_SECONDS = 1.0
 TRIES = 10
+#: That one list may name.
+MAX_IDS = 100
 
 
 class Caller:
@@ -42,6 +44,24 @@ class Caller:
     def make(self, plan: Plan) -> JobMade:
         """Create a job; raises what a call raises."""
         answer = self._call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self._receiver_url))
+        return self._note(plan, answer)
+
+    def make_together(self, plans: Sequence[Plan]) -> list[JobMade]:
+        """Create jobs of one tenant in one call; raises what a call raises, and if one of them is refused."""
+        tenant = plans[0].tenant
+        definitions = [plan.definition(receiver_url=self._receiver_url) for plan in plans]
+        results = self._call(tenant, "POST", "/jobs/bulk", {"jobs": definitions})["results"]
+        if refused := [item for item in results if "id" not in item]:
+            raise RuntimeError(f"POST /jobs/bulk: {refused[0]}")
+        ids = [item["id"] for item in results]
+        pages = [
+            self._call(tenant, "GET", f"/jobs?page_size=200&ids={','.join(ids[at : at + MAX_IDS])}")
+            for at in range(0, len(ids), MAX_IDS)
+        ]
+        jobs = {job["id"]: job for page in pages for job in page["results"]}
+        return [self._note(plan, jobs[job_id]) for plan, job_id in zip(plans, ids, strict=True)]
+
+    def _note(self, plan: Plan, answer: dict[str, Any]) -> JobMade:
         job = plan.made(answer, at=time.time())
         self._journal.note(job)
         self.made.append(job)

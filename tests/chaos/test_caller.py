@@ -1,5 +1,6 @@
 """The load's caller of the API."""
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from chaos import history
-from chaos.history import Called, Journal
+from chaos.history import Called, JobMade, Journal
 from chaos.load import caller as callers
-from chaos.load.caller import Caller
+from chaos.load.caller import MAX_IDS, Caller
+from chaos.load.definitions import Plan
 from tests.chaos.histories import a_job
 
 #: What the API answers, one call after the other.
@@ -26,10 +28,21 @@ def answers() -> Answers:
 def port(answers: Answers) -> Iterator[int]:
     class Api(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+            self._answer(
+                [{"id": job["name"]} if job["name"] != "bad" else {} for job in sent.get("jobs", ())]
+            )
+
+        def do_GET(self) -> None:
+            ids = self.path.rpartition("=")[2].split(",")
+            self._answer([{"id": job_id, "created_at": "2026-01-01T00:00:00Z"} for job_id in ids])
+
+        def _answer(self, results: list[dict[str, str]]) -> None:
+            body = json.dumps({"results": results}).encode()
             self.send_response(answers.pop(0))
-            self.send_header("Content-Length", "2")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -66,3 +79,17 @@ def test_breaks_off_where_its_call_is_wrong(caller: Caller, answers: Answers) ->
     answers += [404]
     with pytest.raises(RuntimeError, match="POST /jobs/job/pause: 404"):
         caller.ask(a_job(), "pause", over=threading.Event())
+
+
+def test_makes_jobs_together(caller: Caller, answers: Answers, tmp_path: Path) -> None:
+    def plans(*names: str) -> list[Plan]:
+        return [Plan(tenant="acme", name=name, schedule={"type": "immediate"}) for name in names]
+
+    names = [f"drip-{n}" for n in range(MAX_IDS + 1)]
+    answers += [200] * 4
+    assert [job.job_id for job in caller.make_together(plans(*names))] == names
+    with pytest.raises(RuntimeError, match="bulk"):
+        caller.make_together(plans("one", "bad"))
+    assert answers == []
+    assert [each.name for each in caller.made] == names
+    assert all(isinstance(each, JobMade) for each in history.read(tmp_path / "journal.jsonl"))
