@@ -23,13 +23,18 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
         if job is None or job.target in ("poison", "sink"):
             continue
         seen: set[int] = set()
+        uncharged = 0
         for before, delivery in pairwise(deliveries):
             seen.add(before.request.attempt)
             if job.delivery == "at_most_once":
                 detail = f"at most once, and attempt {delivery.request.attempt} came"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
                 continue
-            if _retry(before, delivery, job.max_attempts + _unseen(case, job.tenant, before, seen)):
+            if _retry(
+                before, delivery, job.max_attempts + uncharged + _unseen(case, job.tenant, before, seen)
+            ):
+                # It was answered, but its worker may have died with the answer, which costs the budget nothing either.
+                uncharged += _cause(case, job.tenant, before, delivery) is not None
                 continue
             cause = _cause(case, job.tenant, before, delivery) or _delay(case, job.tenant, before, delivery)
             if cause is None:

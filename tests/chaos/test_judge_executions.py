@@ -83,6 +83,16 @@ class TestRepeated:
         # And the budget is one of two all the same.
         assert "executed twice" in kinds([*records, *again(job, late=7, fence=4, attempt=4)])
 
+    @pytest.mark.parametrize(("number", "passes"), [(14, True), (8, False), (None, False)])
+    def test_counts_no_attempt_that_was_answered_and_may_have_ended_with_its_worker(self, number, passes):
+        job = a_job(target="failing", max_attempts=2, failures=0)
+        more = a_fault(number, 20.35, 21) if number else []
+        records = without(a_run(job, more=more), delivered_at(firing(2)))
+        for attempt, late in enumerate((0.05, 5, 6), 1):
+            records += executed(job, firing(2), late=late, status=500, fence=attempt, attempt=attempt)
+        assert ("executed twice" not in kinds(records)) == passes
+        assert "executed twice" in kinds([*records, *again(job, late=7, fence=4, attempt=4)])
+
     def test_catches_an_attempt_beyond_the_budget(self):
         job = a_job(target="failing", max_attempts=1, failures=0)
         records = without(a_run(job), delivered_at(firing(2)))
