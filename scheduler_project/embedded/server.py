@@ -154,7 +154,8 @@ class EmbeddedServer(ABC):
             # Another user's process hides its directory; ours never does.
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 if process.info["name"] == self.program and process.cwd() == directory:
-                    mine.append(process)
+                    # psutil remembers each number's first process; one that has it again counts as gone there.
+                    mine.append(psutil.Process(process.pid))
         return mine
 
     def _launch(self) -> None:

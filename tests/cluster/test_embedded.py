@@ -327,3 +327,13 @@ def test_the_main_process_is_found_while_others_end(tmp_path: Path, monkeypatch:
         ended.wait()
         monkeypatch.setattr(server, "_processes", lambda: [gone, *children, main])
         assert server.pid == main.pid
+
+
+def test_the_main_process_is_found_under_a_number_that_another_had(tmp_path: Path) -> None:
+    with EmbeddedStack(data_dir=tmp_path, ephemeral=True) as stack:
+        server = next(server for server in stack.servers if server.name == "redis")
+        pid = stack.pids["redis"]
+        [remembered] = [process for process in psutil.process_iter() if process.pid == pid]
+        remembered._ident = (pid, 0.0)
+        assert server.pid == pid
+        psutil.process_iter.cache_clear()
