@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -27,12 +28,12 @@ def ops() -> User:
 @pytest.fixture
 def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Buckets of this test's own: nobody has tried anything."""
-    buckets = logins._buckets
+    buckets, mine = logins._buckets, uuid4()
     monkeypatch.setattr(
         logins,
         "_buckets",
         lambda address, name: [
-            type(bucket)(f"{bucket.key}:{id(monkeypatch)}", bucket.per_second, bucket.burst)
+            type(bucket)(f"{bucket.key}:{mine}", bucket.per_second, bucket.burst)
             for bucket in buckets(address, name)
         ],
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -32,13 +33,11 @@ LOGIN, START, BACK = "/admin/login/", "/admin/login/oidc/", "/admin/login/oidc/b
 @pytest.fixture
 def idp(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    buckets_of = logins._buckets_of
+    buckets_of, mine = logins._buckets_of, uuid4()
     monkeypatch.setattr(
         logins,
         "_buckets_of",
-        lambda *asked: [
-            replace(bucket, key=f"{bucket.key}:{id(monkeypatch)}") for bucket in buckets_of(*asked)
-        ],
+        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
     )
     with provider() as server:
         settings.OIDC = Oidc(server.issuer, CLIENT_ID, CLIENT_SECRET, "Example ID")

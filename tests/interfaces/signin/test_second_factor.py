@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -45,13 +46,11 @@ def one_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Buckets of this test's own: nobody has tried anything."""
-    buckets_of = logins._buckets_of
+    buckets_of, mine = logins._buckets_of, uuid4()
     monkeypatch.setattr(
         logins,
         "_buckets_of",
-        lambda *asked: [
-            replace(bucket, key=f"{bucket.key}:{id(monkeypatch)}") for bucket in buckets_of(*asked)
-        ],
+        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
     )
     yield
     shared_buckets.cache_clear()
