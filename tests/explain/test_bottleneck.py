@@ -18,6 +18,7 @@ from tests.factories import (
     make_trigger,
     make_triggers,
     now,
+    set_clock,
 )
 
 LATE = timedelta(seconds=48)
@@ -27,6 +28,13 @@ def counted(trigger: Trigger, *, minutes_ago: int = 1, job_type: str = "noop", *
     """What processes counted of the trigger's tenant."""
     minute = now().replace(second=0, microsecond=0) - minutes_ago * MINUTE
     ActivityMinute.objects.create(minute=minute, tenant_id=trigger.tenant_id, job_type=job_type, **counts)
+
+
+@pytest.fixture(autouse=True)
+def _early_in_its_minute() -> None:
+    """What is counted stays in the minutes that count, however long the test takes."""
+    present = now()
+    set_clock(present.replace(second=0, microsecond=0) - present)
 
 
 @pytest.fixture
