@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -10,6 +10,11 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 #: Two cores may be at much else meanwhile.
 PATIENCE_SECONDS = 30
+#: Whether a select2 shows what the whole term found: results of before are replaced, maybe under the pointer.
+_HAS_FOUND = """
+    return django.jQuery.active === 0
+        && performance.getEntriesByType("resource").some((entry) => entry.name.split(/[?&]/).includes(arguments[0]));
+"""
 
 
 class Walk:
@@ -34,16 +39,34 @@ class Walk:
         field.clear()
         field.send_keys(text)
 
+    def choose(self, text: str) -> None:
+        """Choose in the page's select2 the option that a search for ``text`` finds, by two clicks."""
+        self.press(".select2-selection")
+        self.type(".select2-search__field", text)
+        self._wait().until(
+            lambda browser: browser.execute_script(_HAS_FOUND, f"term={text}"), f"{text!r} is not found"
+        )
+        self.press(".select2-results__option--highlighted")
+        self.reads(text, within=".select2-selection__rendered")
+
     def shown(self, selector: str) -> WebElement:
         """What the CSS selector finds, once it is displayed."""
         return self._displayed(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), selector)
 
     def reads(self, text: str, *, within: str = "body") -> None:
         """Wait until the page shows ``text``."""
-        self._wait().until(
-            lambda d: text in d.find_element(By.CSS_SELECTOR, within).text,
-            f"{text!r} is not in {within}",
-        )
+        read = ""
+
+        def shows(browser: Chrome) -> bool:
+            nonlocal read
+            read = browser.find_element(By.CSS_SELECTOR, within).text
+            return text in read
+
+        try:
+            self._wait().until(shows)
+        except TimeoutException as error:
+            at = self.browser.current_url
+            raise AssertionError(f"{text!r} is not in {within} of {at}, which reads:\n{read}") from error
 
     def _click(self, find: Callable[[], list[WebElement]], what: str) -> None:
         self._displayed(find, what).click()
