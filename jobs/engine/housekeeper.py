@@ -97,7 +97,6 @@ class Housekeeper:
             _purge("sessions", partial(purge.sessions, limit=BATCH)),
             _purge("catch-ups", partial(purge.catchups, **kept)),
             _purge("ranges", partial(purge.ranges, **kept)),
-            _purge("events", partial(events.purge, **kept)),
             _purge("operations", partial(operations.purge, **kept)),
             _purge("answers", partial(answers.purge, limit=BATCH)),
             _purge("trail", partial(trail.purge, retention=trail_retention, limit=BATCH)),
@@ -146,9 +145,15 @@ class Housekeeper:
         for table in partitions.ALL:
             for name in partitions.ensure(table):
                 log.info("partition created", name=name)
-        dropped = partitions.drop(partitions.ATTEMPTS, before=database_now() - self._retention)
+        past = database_now() - self._retention
+        dropped = [
+            name
+            for of in (partitions.ATTEMPTS, partitions.EVENTS)
+            for name in partitions.drop(of, before=past)
+        ]
         for name in dropped + rollup.drop(retention=self._retention):
             log.info("partition dropped", name=name)
+        events.keep_marks(retention=self._retention)
         return False
 
     @staticmethod

@@ -194,7 +194,7 @@ def _figures_of(seen: Seen, upkeep: Upkeep, work: Work, *, settings: EngineSetti
         open_targets=tuple(OpenBreaker(target=row.target, tenant=row.tenant) for row in seen.breakers),
         paused_targets=levers.paused_targets,
         materialization_lag_seconds=upkeep.ahead.materialization_lag_seconds,
-        feed_lag_seconds=upkeep.ahead.feed_lag_seconds,
+        feed_lag_seconds=upkeep.feed_lag_seconds,
         past_retention=upkeep.past_retention,
         connections=(upkeep.connections.used, upkeep.connections.most),
         lag_warn_seconds=settings.lag_warn_seconds,

@@ -1,7 +1,7 @@
 """Tables, CHECKs and indexes. No behaviour: state is written by ``jobs.store`` alone."""
 
 from jobs.models.answer import Answer
-from jobs.models.event import Event, FeedReader
+from jobs.models.event import Event, FeedMark, FeedReader
 from jobs.models.firings.attempt import Attempt
 from jobs.models.firings.catch_up import CatchUp, SkippedRange
 from jobs.models.firings.effect import Effect
@@ -39,6 +39,7 @@ __all__ = (
     "Clock",
     "Effect",
     "Event",
+    "FeedMark",
     "FeedReader",
     "Installation",
     "Job",

@@ -1,4 +1,4 @@
-"""The event feed (docs/events.md): Event, a change of a tenant's jobs or triggers, and FeedReader."""
+"""The event feed (docs/events.md): Event, a change of a tenant's jobs or triggers; FeedReader; and FeedMark."""
 
 from django.db import models
 
@@ -10,6 +10,9 @@ class Event(models.Model):
 
     Its place is ``(xid, id)``. Ids alone are given out before commit, so that a reader who has seen 7 might miss 6,
     which commits later; a reader of transactions that are all over misses none (``store/sql/events.sql: page``).
+
+    The table is partitioned by ``at`` (migration 0010, ADR 33), so its primary key is ``(xid, id, at)``: the oldest of
+    all tenants' are found by that. A DELETE of its rows does nothing; retention drops partitions.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -25,8 +28,6 @@ class Event(models.Model):
         indexes = (
             # store/sql/events.sql: page — a tenant's events on from one.
             models.Index(fields=("tenant_id", "xid", "id"), name="event_of_tenant"),
-            # store/sql/events.sql: purge — the oldest.
-            models.Index(fields=("xid", "id"), name="event_in_order"),
         )
 
     def __str__(self) -> str:
@@ -42,3 +43,25 @@ class FeedReader(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class FeedMark(models.Model):
+    """A moment, beside the transactions that were under way: so that a place in the feed tells what partitions to read.
+
+    Transactions after ``xid`` began after ``at``; those before ``over_xid`` were over by then.
+    """
+
+    xid = TransactionId(
+        primary_key=True, db_default=models.Func(function="pg_current_xact_id"), editable=False
+    )
+    at = models.DateTimeField()
+    over_xid = TransactionId(editable=False)
+
+    class Meta:
+        indexes = (
+            # store/sql/events.sql: window — the first that is so many days later.
+            models.Index(fields=("at",), name="feed_mark_at"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.xid} at {self.at:%Y-%m-%d %H:%M:%S}"

@@ -1,13 +1,15 @@
-"""Partitions by time: made ahead, and dropped past retention, of the attempts and of the activity counts.
+"""Partitions by time: made ahead, and dropped past retention, of the attempts, of the activity counts and of events.
 
-A default partition takes what no other does: a clock far off, or weeks without a beat to prepare any. What somebody's
-lock prevents, or the role's want of rights, is left for another time.
+A default partition takes what no other does: a clock far off, or weeks without a beat to prepare any. Rows of the past
+that it took get partitions of their own, so that retention drops them too. What somebody's lock prevents, or the role's
+want of rights, is left for another time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from django.db import connection
 from psycopg import sql
@@ -23,7 +25,7 @@ LOCK_TIMEOUT = "100ms"
 #: A Monday, so that a week's partition spans an ISO week in UTC.
 _ORIGIN = datetime(2001, 1, 1, tzinfo=UTC)
 _CREATE = (
-    "CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = 50)",
+    "CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = {fillfactor})",
     "WITH moved AS (DELETE FROM {rest} WHERE {column} >= {start} AND {column} < {end} RETURNING *) "
     "INSERT INTO {name} SELECT * FROM moved",
     "ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})",
@@ -34,7 +36,8 @@ _CREATE = (
 class Partitioned:
     """A table, the column that says which partition a row is in, the ``span`` of one, and how many are made ahead.
 
-    ``rows`` names in the log what is kept in one table where partitions cannot be made.
+    ``rows`` names in the log what is kept in one table where partitions cannot be made. ``fillfactor``: how many
+    percent of a page inserts fill; the rest is room for updates.
     """
 
     table: str
@@ -42,11 +45,21 @@ class Partitioned:
     span: timedelta
     ahead: int
     rows: str
+    fillfactor: int = 50
 
     def starts(self, now: datetime, *, ahead: int) -> Iterator[datetime]:
         """Where the present partition and the next ``ahead`` begin."""
-        first = now - (now - _ORIGIN) % self.span
+        first = self.start_of(now)
         return (first + self.span * number for number in range(ahead + 1))
+
+    def start_of(self, instant: datetime) -> datetime:
+        """Where the partition of ``instant`` begins."""
+        return instant - (instant - _ORIGIN) % self.span
+
+    @property
+    def default(self) -> str:
+        """The partition of what is in no other."""
+        return f"{self.table}_default"
 
     def name_of(self, start: datetime) -> str:
         return f"{self.table}_{start.astimezone(UTC):%Y%m%d}"
@@ -55,20 +68,60 @@ class Partitioned:
 ATTEMPTS = Partitioned("jobs_attempt", "started_at", timedelta(days=7), 4, "attempts")
 MINUTES = Partitioned("jobs_activityminute", "minute", timedelta(days=1), 2, "counts by the minute")
 HOURS = Partitioned("jobs_activityhour", "hour", timedelta(days=7), 2, "counts by the hour")
-ALL = (ATTEMPTS, MINUTES, HOURS)
+EVENTS = Partitioned("jobs_event", "at", timedelta(days=1), 4, "events", fillfactor=100)
+ALL = (ATTEMPTS, MINUTES, HOURS, EVENTS)
+#: Of a default partition so many rows are counted, and so many spans of time get partitions in one pass.
+MAX_STRAYS, MAX_STRAY_SPANS = 1_000, 20
 
 
 def ensure(of: Partitioned, *, ahead: int | None = None) -> list[str]:
     """Create the present partition and those ahead. Returns the names of those created. May be repeated."""
     if not _may_change(of):
         return []
-    existing = {row.name for row in _SQL["partitions"](table=of.table)}
-    starts = of.starts(database_now(), ahead=of.ahead if ahead is None else ahead)
-    return [
+    now = database_now()
+    existing = _SQL["partitions"](table=of.table)
+    ahead = of.ahead if ahead is None else ahead
+    made = [
         of.name_of(start)
-        for start in starts
-        if of.name_of(start) not in existing and _unless_locked(partial(_create, of, start))
+        for start in of.starts(now, ahead=ahead)
+        if not _covered(start, existing) and _unless_locked(partial(_create, of, start))
     ]
+    return made + _take_in_strays(of, before=of.start_of(now))
+
+
+def _covered(start: datetime, existing: Iterable[Any]) -> bool:
+    """Whether a partition holds what is of ``start``; the first of all may have no lower bound."""
+    return any(
+        row.upper_bound and (row.lower_bound is None or row.lower_bound <= start) and start < row.upper_bound
+        for row in existing
+    )
+
+
+def _take_in_strays(of: Partitioned, *, before: datetime) -> list[str]:
+    """Make partitions of the spans before ``before`` whose rows the default partition took. Returns their names."""
+    made: list[str] = []
+    oldest = sql.SQL("SELECT min({}) FROM {}").format(sql.Identifier(of.column), sql.Identifier(of.default))
+    while len(made) < MAX_STRAY_SPANS:
+        with connection.cursor() as cursor:
+            cursor.execute(oldest)
+            [first] = cursor.fetchone()
+        if first is None or first >= before or not _unless_locked(partial(_create, of, of.start_of(first))):
+            break
+        made.append(of.name_of(of.start_of(first)))
+    return made
+
+
+def strays() -> dict[str, int]:
+    """How many rows the default partition of each table holds, of up to ``MAX_STRAYS``: they should hold none."""
+    counts = [
+        sql.SQL("SELECT {}, (SELECT count(*) FROM (SELECT FROM {} LIMIT {}) first)").format(
+            sql.Literal(of.table), sql.Identifier(of.default), sql.Literal(MAX_STRAYS)
+        )
+        for of in ALL
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SQL(" UNION ALL ").join(counts))
+        return dict(cursor.fetchall())
 
 
 def drop(of: Partitioned, *, before: datetime) -> list[str]:
@@ -110,12 +163,12 @@ def _create(of: Partitioned, start: datetime) -> bool:
 
     Attached rather than created in place, because that lets those who write go on meanwhile.
     """
-    rest = f"{of.table}_default"
     parts = {
         "table": sql.Identifier(of.table),
         "column": sql.Identifier(of.column),
         "name": sql.Identifier(of.name_of(start)),
-        "rest": sql.Identifier(rest),
+        "rest": sql.Identifier(of.default),
+        "fillfactor": sql.Literal(of.fillfactor),
         "start": sql.Literal(start.isoformat()),
         "end": sql.Literal((start + of.span).isoformat()),
     }

@@ -9,10 +9,8 @@ from django.db import transaction
 from jobs.api.events import stream as streams
 from jobs.conf import engine_settings
 from jobs.engine.pull.offers import places
-from jobs.models import Event
 from jobs.store import events
-from jobs.store.events import START
-from tests.factories import HOUR, make_job, make_tenant, make_trigger, now
+from tests.factories import make_job, make_tenant, make_trigger
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 from tests.races.conftest import Rival
 
@@ -72,14 +70,6 @@ class TestPages:
     )
     def test_refuse_what_is_no_place(self, owner: Caller, query: str) -> None:
         assert faulty_fields(owner.get(f"/events?{query}")) == {query.split("=")[0]}
-
-    def test_forget_what_is_past_retention(self, owner: Caller) -> None:
-        owner.post("/jobs", noop_job())
-        owner.post("/jobs", noop_job(name="another"))
-        oldest = Event.objects.order_by("id").first()
-        Event.objects.filter(id=oldest.id).update(at=now() - 2 * HOUR)  # type: ignore[union-attr]
-        assert events.purge(retention=HOUR, limit=10) == 1
-        assert len(events.page(tenant_id=owner.tenant.id, after=START, limit=10)) == 1  # type: ignore[union-attr]
 
 
 def listen(caller: Caller, **headers: str) -> Any:

@@ -91,6 +91,16 @@ def recoveries(sample: Sample) -> dict[str, Any]:
     }
 
 
+def window(sample: Sample) -> dict[str, Any]:
+    return {
+        "after_xid": "7",
+        "after_id": 1,
+        "before_xid": "1000000",
+        "since": str(sample.now - 24 * HOUR),
+        "until": "infinity",
+    }
+
+
 #: Every query of the store with parameters such as the engine gives it.
 PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "activity.add_own": lambda s: {
@@ -366,7 +376,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "targets.hurry": lambda s: {"ids": s.ids},
     "notices.open": lambda s: {},
     "notices.take": lambda s: {},
-    "notices.read": lambda s: {"after_xid": "7", "after_id": 1, "limit": 100, "kinds": ["trigger.dead"]},
+    "notices.place": lambda s: {},
+    "notices.read": lambda s: {**window(s), "limit": 100, "kinds": ["trigger.dead"]},
     "notices.keep": lambda s: {"xid": "7", "event_id": 1},
     "notices.send": lambda s: {
         "ids": s.ids,
@@ -421,12 +432,14 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "events.page": lambda s: {
         "tenant_id": s.tenant_ids[0] if s.tenant_ids else 1,
-        "after_xid": "7",
-        "after_id": 1,
+        **window(s),
         "limit": 100,
     },
+    "events.first": window,
     "events.horizon": lambda s: {},
-    "events.purge": lambda s: {"retention": HOUR, "limit": 1000},
+    "events.mark": lambda s: {},
+    "events.forget_marks": lambda s: {"retention": HOUR},
+    "events.window": lambda s: {"after_xid": "7", "span": 384 * HOUR, "room": 24 * HOUR},
     "execution.claim": lambda s: {
         "ids": s.ids,
         "fences": s.some(1),

@@ -70,7 +70,7 @@ def partition_rows(found: Condition) -> list[dict[str, Any]]:
 def upkeep_rows(found: Condition) -> list[dict[str, Any]]:
     """What a leader does beside dispatch: a name, how it stands, and whether that is worth a look."""
     ahead, settings, upkeep = found.upkeep.ahead, engine_settings(), found.upkeep
-    late, feed = ahead.materialization_lag_seconds, ahead.feed_lag_seconds
+    late, feed = ahead.materialization_lag_seconds, upkeep.feed_lag_seconds
     past = f"{upkeep.past_retention:,}{'+' if upkeep.past_retention >= MAX_OLDEST else ''}"
     return [
         _row("The first job waits for its next trigger for", _lasting(late), is_off=late > 0),

@@ -141,7 +141,7 @@ def _of_ahead(found: Figures) -> Iterator[Metric]:
         "carillon_feed_lag_seconds",
         "How old the first event is that the notifier has not read. Above a minute: notices come late; a transaction "
         "that stays open holds events back.",
-        value=found.ahead.feed_lag_seconds,
+        value=found.feed_lag_seconds,
     )
     yield _filled(
         _gauge(
@@ -262,6 +262,15 @@ def _of_database(found: Figures) -> Iterator[Metric]:
             "table",
         ),
         {(row.name,): row.seconds for row in found.partitions},
+    )
+    yield _filled(
+        _gauge(
+            "default_partition_rows",
+            "Rows in a table's default partition, of the first 1,000. Above 0 for two hours: the leader cannot give "
+            "them partitions of their own, or they are of times to come, written while a clock was ahead.",
+            "table",
+        ),
+        {(table,): rows for table, rows in found.strays.items()},
     )
     yield GaugeMetricFamily(
         "carillon_connections_used",

@@ -1,22 +1,14 @@
 """Events: noting what became of triggers, and reading a tenant's feed without a gap (docs/events.md, ADR 15)."""
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from jobs.store import db
+from jobs.store.events.windows import Place, keep_marks, windows
 
+__all__ = ("START", "Place", "horizon", "keep_marks", "lag_seconds", "note", "note_ranges", "page")
 _SQL = db.queries("events")
-
-
-class Place(NamedTuple):
-    """A place in the feed: the transaction of an event and its id."""
-
-    xid: int
-    id: int
-
-
 START = Place(0, 0)
 
 
@@ -44,7 +36,12 @@ def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
 
     What is not over yet is left out until it is, so that going on from the last row misses nothing.
     """
-    return _SQL["page"](tenant_id=tenant_id, after_xid=str(after.xid), after_id=after.id, limit=limit)
+    rows: list[Any] = []
+    for window in windows(after):
+        rows += _SQL["page"](tenant_id=tenant_id, limit=limit - len(rows), **window)
+        if len(rows) == limit:
+            break
+    return rows
 
 
 def horizon() -> Place:
@@ -52,6 +49,9 @@ def horizon() -> Place:
     return Place(int(_SQL["horizon"]()[0].xid), 0)
 
 
-def purge(*, retention: timedelta, limit: int) -> int:
-    """Delete up to ``limit`` events older than ``retention``. Returns how many."""
-    return len(_SQL["purge"](retention=retention, limit=limit))
+def lag_seconds(after: Place) -> float:
+    """How old the first event after a place is, of any tenant; 0: there is none."""
+    for window in windows(after):
+        for row in _SQL["first"](**window):
+            return max(0.0, row.seconds)
+    return 0.0

@@ -14,7 +14,8 @@ from jobs.core.states import JobStatus
 from jobs.models import Job
 from jobs.models.fields import new_id
 from jobs.store import db
-from jobs.store.events import Place
+from jobs.store.events import Place, lag_seconds
+from jobs.store.events.windows import windows
 from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
@@ -58,7 +59,15 @@ def read(*, after: Place, limit: int) -> list[Any]:
     """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each, and
     the last. Each says how many there were, as ``on_page``.
     """
-    return _SQL["read"](after_xid=str(after.xid), after_id=after.id, limit=limit, kinds=list(WORDS))
+    for window in windows(after):
+        if rows := _SQL["read"](limit=limit, kinds=list(WORDS), **window):
+            return rows
+    return []
+
+
+def feed_lag_seconds() -> float:
+    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun."""
+    return max((lag_seconds(Place(int(row.xid), row.event_id)) for row in _SQL["place"]()), default=0.0)
 
 
 def keep(place: Place) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from jobs.store import db, partitions
+from jobs.store.events import notices
 from jobs.store.insight import clocks, workers
 from jobs.store.purge import first_id_within
 
@@ -28,6 +29,7 @@ class Figures:
     totals: list[Any]
     own: list[Any]
     ahead: Any
+    feed_lag_seconds: float
     messages: list[Any]
     in_flight: list[Any]
     due: list[Any]
@@ -37,6 +39,7 @@ class Figures:
     leases: list[Any]
     past_retention: int
     partitions: list[Any]
+    strays: dict[str, int]
     connections: Any
     clocks: list[Any]
     workers: list[Any]
@@ -51,6 +54,7 @@ def figures(*, retention: timedelta) -> Figures:
         totals=_SQL["totals"](),
         own=_SQL["own"](),
         ahead=_SQL["ahead"](limit=MAX_AHEAD)[0],
+        feed_lag_seconds=notices.feed_lag_seconds(),
         messages=_SQL["messages"](limit=MAX_MESSAGES),
         in_flight=_SQL["in_flight"](),
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),
@@ -60,6 +64,7 @@ def figures(*, retention: timedelta) -> Figures:
         leases=_SQL["leases"](limit=MAX_LEASES),
         past_retention=past.count,
         partitions=_SQL["partitions_ahead"](tables=[table.table for table in partitions.ALL]),
+        strays=partitions.strays(),
         connections=_SQL["connections"]()[0],
         clocks=clocks.present(),
         workers=workers.present(),

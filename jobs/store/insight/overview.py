@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from jobs.store import db, partitions
+from jobs.store.events import notices
 from jobs.store.insight import clocks, workers
 from jobs.store.insight.metrics import MAX_AHEAD, MAX_BREAKERS, MAX_LEASES, MAX_OLDEST
 from jobs.store.purge import first_id_within
@@ -132,6 +133,7 @@ class Upkeep:
     """What changes slowly: what is late before it is due, retention, partitions, connections."""
 
     ahead: Any
+    feed_lag_seconds: float
     past_retention: int
     partitions: list[Any]
     connections: Any
@@ -143,6 +145,7 @@ def upkeep(*, retention: timedelta) -> Upkeep:
     )
     return Upkeep(
         ahead=_METRICS["ahead"](limit=MAX_AHEAD)[0],
+        feed_lag_seconds=notices.feed_lag_seconds(),
         past_retention=past.count,
         partitions=_METRICS["partitions_ahead"](tables=[table.table for table in partitions.ALL]),
         connections=_METRICS["connections"]()[0],

@@ -34,33 +34,65 @@ FROM unnest(%(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(from_ats)s::timesta
     SELECT name, job_type FROM jobs_job WHERE id = r.job_id OFFSET 0) job;
 
 -- name: page
--- A tenant's events on from one place, in the order of the feed. Only of transactions before which none is still open:
--- whatever commits from here on lies behind them, so that a reader who goes on from the last one misses nothing.
--- A bare xid in ORDER BY is the text that is returned, in which '1027' comes before '955'.
+-- A tenant's events on from one place, in the order of the feed, within one window. Only of transactions before which
+-- none is still open: whatever commits from here on lies behind them, so that a reader who goes on from the last one
+-- misses nothing. A bare xid in ORDER BY is the text that is returned, in which '1027' comes before '955'.
 -- index: event_of_tenant
 -- returns: xid (as text), id, at, kind, job_id, trigger_id, data
 SELECT xid::text AS xid, id, at, kind, job_id, trigger_id, data FROM jobs_event
 WHERE tenant_id = %(tenant_id)s AND (xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
-  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+  AND xid < %(before_xid)s::text::xid8 AND at >= %(since)s::timestamptz AND at < %(until)s::timestamptz
 ORDER BY jobs_event.xid, jobs_event.id
 LIMIT %(limit)s;
+
+-- name: first
+-- How old the first event of all tenants after a place is, within one window, whether its transaction is over or not.
+-- index: primary key
+-- returns: seconds, or no row
+SELECT extract(epoch FROM carillon_clock() - at)::float AS seconds FROM jobs_event
+WHERE (xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
+  AND at >= %(since)s::timestamptz AND at < %(until)s::timestamptz
+ORDER BY jobs_event.xid, jobs_event.id
+LIMIT 1;
 
 -- name: horizon
 -- The place before which no event can appear any more.
 -- returns: xid (as text)
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
--- name: purge
--- Drop events past retention, the oldest first, a bounded number at a time.
--- locks: event rows, SKIP LOCKED
--- index: event_in_order
--- returns: id
--- An event is never changed, so that its place in the table is as good as its key.
-DELETE FROM jobs_event WHERE ctid = ANY(ARRAY(
-    SELECT ctid FROM jobs_event WHERE ctid = ANY(ARRAY(
-        SELECT ctid FROM (
-        SELECT ctid, at FROM jobs_event WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
-        ORDER BY xid, id LIMIT %(limit)s) oldest
-        WHERE at < carillon_now() - %(retention)s))
-    FOR UPDATE SKIP LOCKED))
-RETURNING id;
+-- name: mark
+-- Put on record between which transactions this moment lies. It is asked for before this transaction has its id, so that
+-- those after it began later.
+-- index: primary key
+INSERT INTO jobs_feedmark (at, over_xid)
+SELECT carillon_now(), pg_snapshot_xmin(pg_current_snapshot());
+
+-- name: forget_marks
+-- Drop the marks of times whose events are past retention; and those of times that are still to come, made while the
+-- clock was ahead.
+-- locks: rows of marks, SKIP LOCKED
+-- index: feed_mark_at
+DELETE FROM jobs_feedmark WHERE xid = ANY(ARRAY(
+    SELECT xid FROM jobs_feedmark
+    WHERE at < carillon_now() - %(retention)s OR at > carillon_now()
+    FOR UPDATE SKIP LOCKED));
+
+-- name: window
+-- Where the events after a place lie, as far as one statement should read: a span of partitions, and the transactions
+-- that had ended by the end of it. Times are bounded with room for a clock that was put right.
+-- index: primary key, feed_mark_at
+-- returns: since, until, before_xid (as text), and whether later windows follow
+WITH after AS MATERIALIZED (
+    SELECT (SELECT at FROM jobs_feedmark WHERE xid < %(after_xid)s::text::xid8
+            ORDER BY jobs_feedmark.xid DESC LIMIT 1) AS at
+), following AS MATERIALIZED (
+    SELECT at, over_xid FROM jobs_feedmark
+    WHERE at > coalesce((SELECT at FROM after), (SELECT at FROM jobs_feedmark ORDER BY at LIMIT 1)) + %(span)s
+      AND over_xid > %(after_xid)s::text::xid8
+    ORDER BY jobs_feedmark.at LIMIT 1
+)
+SELECT coalesce(least(after.at, carillon_now()) - %(room)s, '-infinity')::text AS since,
+       coalesce(following.at + %(room)s, 'infinity')::text AS until,
+       coalesce(following.over_xid, pg_snapshot_xmin(pg_current_snapshot()))::text AS before_xid,
+       following.at IS NOT NULL AS goes_on
+FROM after LEFT JOIN following ON true;

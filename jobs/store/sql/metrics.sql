@@ -22,9 +22,9 @@ SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
 
 -- name: ahead
 -- What is late before it is due: how long ago the first job should have got its next trigger (those of suspended tenants
--- wait on purpose), catch-ups that are not done, and how old the first event is that the notifier has not read.
--- index: job_next_fire, catchup_undecided, catchup_to_run, event_in_order, primary keys
--- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), feed_lag_seconds; 0: nothing waits
+-- wait on purpose), and catch-ups that are not done.
+-- index: job_next_fire, catchup_undecided, catchup_to_run, primary keys
+-- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage); 0: nothing waits
 SELECT coalesce(greatest(0, (
            SELECT extract(epoch FROM carillon_clock() - min(next_fire_at)) FROM (
                SELECT next_fire_at FROM jobs_job
@@ -37,11 +37,7 @@ SELECT coalesce(greatest(0, (
                 reason <> '' OR NOT (policy = 'fire_all' OR cursor >= until_at)) ORDER BY id LIMIT %(limit)s) undecided)
        + (SELECT count(*) FROM (
             SELECT FROM jobs_catchup WHERE finished_at IS NULL AND reason = '' AND (
-                policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups,
-       coalesce(greatest(0, (
-           SELECT extract(epoch FROM carillon_clock() - event.at) FROM jobs_feedreader reader, LATERAL (
-               SELECT at FROM jobs_event WHERE (xid, id) > (reader.xid, reader.event_id) ORDER BY xid, id LIMIT 1) event
-           WHERE reader.name = 'notifier')), 0)::float AS feed_lag_seconds;
+                policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups;
 
 -- name: messages
 -- Messages that wait in Postgres because the broker is away, by job type, of the %(limit)s oldest.

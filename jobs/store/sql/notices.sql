@@ -16,18 +16,25 @@ ON CONFLICT DO NOTHING;
 -- returns: xid (as text), event_id
 SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
 
+-- name: place
+-- As take, of whoever asks to know.
+-- index: primary key
+-- returns: xid (as text), event_id
+SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier';
+
 -- name: read
 -- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Of a
 -- page only events of kinds that may be asked for, and its last, which says how far the page goes: most events need no
 -- notice.
--- index: event_in_order, primary keys
+-- index: primary keys
 -- returns: the event, how many the page has, its job's and its tenant's notify, and pause_after_failures
 WITH page AS MATERIALIZED (
     SELECT jobs_event.xid AS at_xid, xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data,
            row_number() OVER (ORDER BY jobs_event.xid, id) AS nth
     FROM jobs_event
     WHERE (jobs_event.xid, id) > (%(after_xid)s::text::xid8, %(after_id)s::bigint)
-      AND jobs_event.xid < pg_snapshot_xmin(pg_current_snapshot())
+      AND jobs_event.xid < %(before_xid)s::text::xid8
+      AND at >= %(since)s::timestamptz AND at < %(until)s::timestamptz
     ORDER BY jobs_event.xid, id LIMIT %(limit)s
 ), size AS MATERIALIZED (
     SELECT count(*) AS on_page FROM page

@@ -1,7 +1,8 @@
 -- name: partitions
--- A table's partitions with their upper bound, oldest first.
--- returns: name, upper_bound (null for the default partition)
+-- A table's partitions with their bounds, oldest first.
+-- returns: name, lower_bound (null: none), upper_bound (null for the default partition)
 SELECT c.relname::text AS name,
+       (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\)'))[1]::timestamptz AS lower_bound,
        (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([^'']+)''\)'))[1]::timestamptz AS upper_bound
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = %(table)s::regclass
