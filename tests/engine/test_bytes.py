@@ -17,7 +17,7 @@ ROUNDS, FIRINGS = 2, 1000
 _SIZES = """
     SELECT pg_total_relation_size('jobs_trigger'),
            (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'jobs_attempt'::regclass),
-           pg_total_relation_size('jobs_event')
+           (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'jobs_event'::regclass)
 """
 
 

@@ -87,6 +87,7 @@ class TestWhatItTells:
         assert found["retention_backlog_triggers",] == 0
         assert 0 < found["partitions_ahead_seconds", "jobs_activityminute"] <= 3 * 86_400
         assert found["partitions_ahead_seconds", "jobs_attempt"] > 14 * 86_400
+        assert found["default_partition_rows", "jobs_attempt"] == 0
         assert 1 <= found["connections_used",] <= found["connections_max",]
 
     def test_is_what_is_late_before_it_is_due(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,10 +68,12 @@ def application(url: str) -> Iterator[str]:
         owner.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
         owner.execute(f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}")
         owner.execute(f"ALTER TABLE jobs_attempt OWNER TO {role}")
-    yield role
-    with psycopg.connect(url, autocommit=True) as owner:
-        owner.execute(f"DROP OWNED BY {role} CASCADE")
-        owner.execute(f"DROP ROLE {role}")
+    try:
+        yield role
+    finally:
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute(f"DROP OWNED BY {role} CASCADE")
+            owner.execute(f"DROP ROLE {role}")
 
 
 @pytest.fixture
