@@ -143,7 +143,7 @@ class Housekeeper:
 
     def _partitions(self, _: Any) -> bool:
         for table in partitions.ALL:
-            for name in partitions.ensure(table):
+            for name in partitions.ensure(table) + partitions.take_in(table):
                 log.info("partition created", name=name)
         past = database_now() - self._retention
         dropped = [

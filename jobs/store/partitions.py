@@ -78,15 +78,13 @@ def ensure(of: Partitioned, *, ahead: int | None = None) -> list[str]:
     """Create the present partition and those ahead. Returns the names of those created. May be repeated."""
     if not _may_change(of):
         return []
-    now = database_now()
     existing = _SQL["partitions"](table=of.table)
-    ahead = of.ahead if ahead is None else ahead
-    made = [
+    starts = of.starts(database_now(), ahead=of.ahead if ahead is None else ahead)
+    return [
         of.name_of(start)
-        for start in of.starts(now, ahead=ahead)
+        for start in starts
         if not _covered(start, existing) and _unless_locked(partial(_create, of, start))
     ]
-    return made + _take_in_strays(of, before=of.start_of(now))
 
 
 def _covered(start: datetime, existing: Iterable[Any]) -> bool:
@@ -97,15 +95,20 @@ def _covered(start: datetime, existing: Iterable[Any]) -> bool:
     )
 
 
-def _take_in_strays(of: Partitioned, *, before: datetime) -> list[str]:
-    """Make partitions of the spans before ``before`` whose rows the default partition took. Returns their names."""
+def take_in(of: Partitioned) -> list[str]:
+    """Make partitions for the rows of the past that the default one took. Returns their names. May be repeated, and is
+    called after ``ensure``, which says so where the role may not.
+    """
+    if not _SQL["may_partition"](table=of.table)[0].may:
+        return []
     made: list[str] = []
+    present = of.start_of(database_now())
     oldest = sql.SQL("SELECT min({}) FROM {}").format(sql.Identifier(of.column), sql.Identifier(of.default))
     while len(made) < MAX_STRAY_SPANS:
         with connection.cursor() as cursor:
             cursor.execute(oldest)
             [first] = cursor.fetchone()
-        if first is None or first >= before or not _unless_locked(partial(_create, of, of.start_of(first))):
+        if first is None or first >= present or not _unless_locked(partial(_create, of, of.start_of(first))):
             break
         made.append(of.name_of(of.start_of(first)))
     return made

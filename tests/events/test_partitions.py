@@ -232,9 +232,9 @@ class TestStrays:
         ahead, past = Event.objects.order_by("id")
         Event.objects.filter(id=ahead.id).update(at=now() + 30 * DAY)
         assert partitions.strays()["jobs_event"] == 2
-        [made] = partitions.ensure(partitions.EVENTS)
+        [made] = partitions.take_in(partitions.EVENTS)
         assert made == partitions.EVENTS.name_of(past.at)
-        assert partitions.ensure(partitions.EVENTS) == []
+        assert partitions.take_in(partitions.EVENTS) == []
         assert partitions.strays()["jobs_event"] == 1
         assert set(Event.objects.all()) == {ahead, past}
         assert made in partitions.drop(partitions.EVENTS, before=now())
