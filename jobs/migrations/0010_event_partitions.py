@@ -2,8 +2,8 @@
 
 The table that was there becomes the new one's first partition, and goes as a whole when its last row is past retention.
 All that takes long is done beside those who write: an index, and a CHECK that spares the attachment its look at every
-row. The table changes places in one short transaction. May be begun again after any of its statements; a run that was
-stopped has to be, within ``_DAYS``, since the CHECK stands from then on.
+row. One short transaction does the rest. May be begun again after any of its statements; a run that was stopped has to
+be, within ``_DAYS``, since the CHECK stands from then on.
 
 Processes of 0.1.0 insert and read as before. They delete by the place of a row (``ctid``), which in a partitioned table
 names a row of each partition: the rule makes that delete nothing.
@@ -20,6 +20,7 @@ from jobs.models.fields import TransactionId
 #: How long the old table goes on taking rows.
 _DAYS = 14
 _UNTIL = "SELECT (date_trunc('day', now() AT TIME ZONE 'UTC') + make_interval(days => %s)) AT TIME ZONE 'UTC'"
+_IS_DONE = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'jobs_event'::regclass"
 _IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('event_before_key')"
 _INDEX = "CREATE UNIQUE INDEX CONCURRENTLY event_before_key ON jobs_event (xid, id, at)"
 _BOUND = (
@@ -56,6 +57,10 @@ ALTER SEQUENCE jobs_event_number OWNED BY jobs_event.id;
 -- store/sql/events.sql: page.
 -- squawk-ignore require-concurrent-index-creation
 CREATE INDEX event_of_tenant ON jobs_event (tenant_id, xid, id);
+CREATE TABLE jobs_feedmark (
+    xid xid8 DEFAULT pg_current_xact_id() PRIMARY KEY, at timestamptz NOT NULL, over_xid xid8 NOT NULL);
+-- squawk-ignore require-concurrent-index-creation
+CREATE INDEX feed_mark_at ON jobs_feedmark (at);
 """
 # The lock is held: no number is given out meanwhile.
 _NUMBERS = "SELECT setval('jobs_event_number', last_value, is_called) FROM {}"
@@ -102,7 +107,7 @@ BEGIN
         SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END AS role, privilege_type
         FROM pg_class, aclexplode(relacl) WHERE oid = 'jobs_event_before'::regclass
     LOOP
-        EXECUTE format('GRANT %s ON jobs_event TO %s', granted.privilege_type, granted.role);
+        EXECUTE format('GRANT %s ON jobs_event, jobs_feedmark TO %s', granted.privilege_type, granted.role);
         IF granted.privilege_type = 'INSERT' THEN
             EXECUTE format('GRANT USAGE, SELECT ON SEQUENCE jobs_event_number TO %s', granted.role);
         END IF;
@@ -116,6 +121,7 @@ BEGIN
 END $$;
 """
 _BACK = """
+DROP TABLE jobs_feedmark;
 DROP RULE event_kept ON jobs_event;
 ALTER TABLE jobs_event RENAME TO jobs_event_parts;
 ALTER TABLE jobs_event_parts RENAME CONSTRAINT jobs_event_pkey TO jobs_event_parts_pkey;
@@ -140,6 +146,9 @@ DROP TABLE jobs_event_parts;
 
 def partition(apps: Any, schema_editor: Any) -> None:
     with schema_editor.connection.cursor() as cursor:
+        cursor.execute(_IS_DONE)
+        if cursor.fetchone() == (True,):
+            return
         cursor.execute(_UNTIL, [_DAYS])
         [until] = cursor.fetchone()
         _prepare(cursor, until)
@@ -201,23 +210,25 @@ class Migration(migrations.Migration):
     operations = [
         migrations.SeparateDatabaseAndState(
             database_operations=[migrations.RunPython(partition, join)],
-            state_operations=[migrations.RemoveIndex("event", "event_in_order")],
-        ),
-        migrations.CreateModel(
-            name="FeedMark",
-            fields=[
-                (
-                    "xid",
-                    TransactionId(
-                        db_default=models.Func(function="pg_current_xact_id"),
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
+            state_operations=[
+                migrations.RemoveIndex("event", "event_in_order"),
+                migrations.CreateModel(
+                    name="FeedMark",
+                    fields=[
+                        (
+                            "xid",
+                            TransactionId(
+                                db_default=models.Func(function="pg_current_xact_id"),
+                                editable=False,
+                                primary_key=True,
+                                serialize=False,
+                            ),
+                        ),
+                        ("at", models.DateTimeField()),
+                        ("over_xid", TransactionId(editable=False)),
+                    ],
+                    options={"indexes": [models.Index(fields=["at"], name="feed_mark_at")]},
                 ),
-                ("at", models.DateTimeField()),
-                ("over_xid", TransactionId(editable=False)),
             ],
-            options={"indexes": [models.Index(fields=["at"], name="feed_mark_at")]},
         ),
     ]
