@@ -139,7 +139,7 @@ class TestWindows:
 
     def test_end_where_a_later_mark_says_that_what_lay_before_is_over(self) -> None:
         fill([("mark", 0), *[("write", 0), ("wait", 24), ("mark", 0)] * 10])
-        spans = [(window["since"], window["until"]) for window in windows.windows(START)]
+        spans = [(window["since"], window["until"]) for window in windows.windows_after(START)]
         assert len(spans) == 5
         assert spans[0][0] == "-infinity"
         assert spans[-1][1] == "infinity"
@@ -219,7 +219,7 @@ class TestPartitions:
             )
         opened = []
         for xid in (0, 50):
-            first = next(windows.windows(Place(xid, 1)))
+            first = next(windows.windows_after(Place(xid, 1)))
             plan = plan_of(db.all_queries()["events.page"], {"tenant_id": TENANT, "limit": 100, **first})
             opened.append(len({node["Relation Name"] for node in nodes(plan) if "Relation Name" in node}))
         # From the beginning on a window's; from the fiftieth day on the default and those to come.

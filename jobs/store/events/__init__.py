@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.store import db
-from jobs.store.events.windows import Place, keep_marks, windows
+from jobs.store.events.windows import Place, keep_marks, windows_after
 
 __all__ = ("START", "Place", "horizon", "keep_marks", "lag_seconds", "note", "note_ranges", "page")
 _SQL = db.queries("events")
@@ -37,7 +37,7 @@ def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
     What is not over yet is left out until it is, so that going on from the last row misses nothing.
     """
     rows: list[Any] = []
-    for window in windows(after):
+    for window in windows_after(after):
         rows += _SQL["page"](tenant_id=tenant_id, limit=limit - len(rows), **window)
         if len(rows) == limit:
             break
@@ -51,7 +51,7 @@ def horizon() -> Place:
 
 def lag_seconds(after: Place) -> float:
     """How old the first event after a place is, of any tenant; 0: there is none."""
-    for window in windows(after):
+    for window in windows_after(after):
         for row in _SQL["first"](**window):
             return max(0.0, row.seconds)
     return 0.0

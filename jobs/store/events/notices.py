@@ -15,7 +15,7 @@ from jobs.models import Job
 from jobs.models.fields import new_id
 from jobs.store import db
 from jobs.store.events import Place, lag_seconds
-from jobs.store.events.windows import windows
+from jobs.store.events.windows import windows_after
 from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
@@ -59,7 +59,7 @@ def read(*, after: Place, limit: int) -> list[Any]:
     """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each, and
     the last. Each says how many there were, as ``on_page``.
     """
-    for window in windows(after):
+    for window in windows_after(after):
         if rows := _SQL["read"](limit=limit, kinds=list(WORDS), **window):
             return rows
     return []

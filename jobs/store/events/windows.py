@@ -25,7 +25,7 @@ class Place(NamedTuple):
     id: int
 
 
-def windows(after: Place) -> Iterator[dict[str, Any]]:
+def windows_after(after: Place) -> Iterator[dict[str, Any]]:
     """Parameters of a statement that reads on from ``after``, for one window after another: the earlier first. They
     overlap in no event, and together hold all of those whose transactions are over.
     """
