@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import migrations, models, transaction
+from django.db import IntegrityError, migrations, models, transaction
 
 from jobs.models.fields import TransactionId
 
@@ -28,6 +28,10 @@ _BOUND = (
     "-- squawk-ignore ban-drop-constraint\nALTER TABLE jobs_event DROP CONSTRAINT IF EXISTS event_before_at",
     "ALTER TABLE jobs_event ADD CONSTRAINT event_before_at CHECK (at < %s) NOT VALID",
     "ALTER TABLE jobs_event VALIDATE CONSTRAINT event_before_at",
+)
+_AHEAD = (
+    "Events of after {until} were written while a clock was ahead. As the owner of the tables, UPDATE jobs_event SET at = "
+    "now() WHERE at > now(), and run migrate again."
 )
 # One transaction does it all: others find a table of the old name, before it and after it. What is made in it is empty.
 _STEP_ASIDE = """
@@ -164,8 +168,12 @@ def _prepare(cursor: Any, until: Any) -> None:
             if is_valid:
                 cursor.execute("DROP INDEX CONCURRENTLY event_before_key")
             cursor.execute(_INDEX)
-    for statement in _BOUND:
-        cursor.execute(statement, [until] if "%s" in statement else None)
+    try:
+        for statement in _BOUND:
+            cursor.execute(statement, [until] if "%s" in statement else None)
+    except IntegrityError as error:
+        cursor.execute(_BOUND[0])
+        raise IntegrityError(_AHEAD.format(until=until)) from error
 
 
 @contextmanager

@@ -127,6 +127,11 @@ class TestAFeedWithEvents:
             rows = owner.execute(READ, [2]).fetchall()
             assert rows[:3] == there
             assert len({key for _, key, _ in rows}) == 4
+            with pytest.raises(AssertionError, match="written while a clock was ahead"):
+                migrated(url, "jobs", THERE)
+            owner.execute(NOTE, [2, -30])  # nothing was changed
+            owner.execute("DELETE FROM jobs_event WHERE at > now()")
+            rows = owner.execute(READ, [2]).fetchall()
             migrated(url, "jobs", THERE)
             assert owner.execute(READ, [2]).fetchall() == rows
 

@@ -83,7 +83,8 @@ DELETE FROM jobs_feedmark WHERE xid = ANY(ARRAY(
 -- index: primary key, feed_mark_at
 -- returns: since, until, before_xid (as text), and whether later windows follow
 WITH after AS MATERIALIZED (
-    SELECT (SELECT at FROM jobs_feedmark WHERE xid < %(after_xid)s::text::xid8
+    -- No mark, no bound: least() of nothing and a time would be that time.
+    SELECT (SELECT least(at, carillon_now()) FROM jobs_feedmark WHERE xid < %(after_xid)s::text::xid8
             ORDER BY jobs_feedmark.xid DESC LIMIT 1) AS at
 ), following AS MATERIALIZED (
     SELECT at, over_xid FROM jobs_feedmark
@@ -91,7 +92,7 @@ WITH after AS MATERIALIZED (
       AND over_xid > %(after_xid)s::text::xid8
     ORDER BY jobs_feedmark.at LIMIT 1
 )
-SELECT coalesce(least(after.at, carillon_now()) - %(room)s, '-infinity')::text AS since,
+SELECT coalesce(after.at - %(room)s, '-infinity')::text AS since,
        coalesce(following.at + %(room)s, 'infinity')::text AS until,
        coalesce(following.over_xid, pg_snapshot_xmin(pg_current_snapshot()))::text AS before_xid,
        following.at IS NOT NULL AS goes_on
