@@ -376,7 +376,6 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "targets.hurry": lambda s: {"ids": s.ids},
     "notices.open": lambda s: {},
     "notices.take": lambda s: {},
-    "notices.place": lambda s: {},
     "notices.read": lambda s: {**window(s), "limit": 100, "kinds": ["trigger.dead"]},
     "notices.keep": lambda s: {"xid": "7", "event_id": 1},
     "notices.send": lambda s: {

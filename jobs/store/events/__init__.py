@@ -53,5 +53,5 @@ def lag_seconds(after: Place) -> float:
     """How old the first event after a place is, of any tenant; 0: there is none."""
     for window in windows_after(after):
         for row in _SQL["first"](**window):
-            return max(0.0, row.seconds)
+            return max(0.0, float(row.seconds))
     return 0.0

@@ -65,9 +65,11 @@ def read(*, after: Place, limit: int) -> list[Any]:
     return []
 
 
-def feed_lag_seconds() -> float:
-    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun."""
-    return max((lag_seconds(Place(int(row.xid), row.event_id)) for row in _SQL["place"]()), default=0.0)
+def feed_lag_seconds(ahead: Any) -> float:
+    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun. ``ahead``: a
+    row of ``sql/metrics.sql: ahead``.
+    """
+    return lag_seconds(Place(int(ahead.read_xid), ahead.read_event_id)) if ahead.read_xid else 0.0
 
 
 def keep(place: Place) -> None:

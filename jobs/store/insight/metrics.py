@@ -50,11 +50,12 @@ def figures(*, retention: timedelta) -> Figures:
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
+    [ahead] = _SQL["ahead"](limit=MAX_AHEAD)
     return Figures(
         totals=_SQL["totals"](),
         own=_SQL["own"](),
-        ahead=_SQL["ahead"](limit=MAX_AHEAD)[0],
-        feed_lag_seconds=notices.feed_lag_seconds(),
+        ahead=ahead,
+        feed_lag_seconds=notices.feed_lag_seconds(ahead),
         messages=_SQL["messages"](limit=MAX_MESSAGES),
         in_flight=_SQL["in_flight"](),
         due=_SQL["due"](lanes=MAX_LANES, limit=MAX_OF_LANE),

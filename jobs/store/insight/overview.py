@@ -143,9 +143,10 @@ def upkeep(*, retention: timedelta) -> Upkeep:
     [past] = _METRICS["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
+    [ahead] = _METRICS["ahead"](limit=MAX_AHEAD)
     return Upkeep(
-        ahead=_METRICS["ahead"](limit=MAX_AHEAD)[0],
-        feed_lag_seconds=notices.feed_lag_seconds(),
+        ahead=ahead,
+        feed_lag_seconds=notices.feed_lag_seconds(ahead),
         past_retention=past.count,
         partitions=_METRICS["partitions_ahead"](tables=[table.table for table in partitions.ALL]),
         connections=_METRICS["connections"]()[0],

@@ -22,9 +22,10 @@ SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
 
 -- name: ahead
 -- What is late before it is due: how long ago the first job should have got its next trigger (those of suspended tenants
--- wait on purpose), and catch-ups that are not done.
+-- wait on purpose), and catch-ups that are not done; and the place that the notifier has come to.
 -- index: job_next_fire, catchup_undecided, catchup_to_run, primary keys
--- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage); 0: nothing waits
+-- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), 0: nothing waits; read_xid (as
+-- text) and read_event_id, null: it has not begun
 SELECT coalesce(greatest(0, (
            SELECT extract(epoch FROM carillon_clock() - min(next_fire_at)) FROM (
                SELECT next_fire_at FROM jobs_job
@@ -37,7 +38,9 @@ SELECT coalesce(greatest(0, (
                 reason <> '' OR NOT (policy = 'fire_all' OR cursor >= until_at)) ORDER BY id LIMIT %(limit)s) undecided)
        + (SELECT count(*) FROM (
             SELECT FROM jobs_catchup WHERE finished_at IS NULL AND reason = '' AND (
-                policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups;
+                policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups,
+       reader.xid::text AS read_xid, reader.event_id AS read_event_id
+FROM (VALUES (1)) one LEFT JOIN jobs_feedreader reader ON reader.name = 'notifier';
 
 -- name: messages
 -- Messages that wait in Postgres because the broker is away, by job type, of the %(limit)s oldest.

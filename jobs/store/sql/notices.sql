@@ -16,12 +16,6 @@ ON CONFLICT DO NOTHING;
 -- returns: xid (as text), event_id
 SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
 
--- name: place
--- As take, of whoever asks to know.
--- index: primary key
--- returns: xid (as text), event_id
-SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier';
-
 -- name: read
 -- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Of a
 -- page only events of kinds that may be asked for, and its last, which says how far the page goes: most events need no
