@@ -66,8 +66,9 @@ def read(*, after: Place, limit: int) -> list[Any]:
 
 
 def feed_lag_seconds(ahead: Any) -> float:
-    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun. ``ahead``: a
-    row of ``sql/metrics.sql: ahead``.
+    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun.
+
+    ``ahead``: a row of ``sql/metrics.sql: ahead``.
     """
     return lag_seconds(Place(int(ahead.read_xid), ahead.read_event_id)) if ahead.read_xid else 0.0
 
