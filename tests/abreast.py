@@ -20,6 +20,7 @@ NICENESS = 5
 #: The files that take longest, with about the seconds that each takes; all others begin after these.
 SECONDS = {
     "tests/cluster/test_kill.py": 110,
+    "tests/cluster/test_crash_points.py": 85,
     "tests/cluster/test_kill_without_election.py": 75,
     "tests/cluster/test_pgbouncer.py": 90,
     "tests/cluster/test_rabbitmq.py": 70,
@@ -32,8 +33,8 @@ SECONDS = {
     "tests/cluster/test_poison.py": 44,
     "tests/examples/test_live.py": 40,
     "tests/cluster/test_wake_ups.py": 40,
+    "tests/cluster/test_workflows.py": 40,
     "tests/cluster/test_chaos.py": 39,
-    "tests/cluster/test_crash_points.py": 36,
     "tests/cluster/test_strikes.py": 31,
     "tests/cluster/test_killed_servers.py": 30,
     "tests/cluster/test_servers_away.py": 30,

@@ -59,13 +59,16 @@ def cancel_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
             raise Conflict(f"The trigger has ended already: it is {trigger.state}.")
         if done:
             _note(trigger, name, Change.Action.CANCELLED, before)
+        if trigger.workflow_run_id is not None:
+            wake_beats()  # its end may start the next task
         return trigger
 
 
 def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
     """Send an ended trigger through once more: fresh retry budget, same idempotency key.
 
-    Raises ``Conflict`` when it has not ended or its job is cancelled or deleted, ``NotFound``.
+    Raises ``Conflict`` when it has not ended, is a task of a workflow run, or its job is cancelled or deleted,
+    ``NotFound``.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
@@ -78,6 +81,10 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
             return trigger
     if trigger.state not in ENDED:
         raise Conflict(f"The trigger has not ended: it is {trigger.state}.")
+    if trigger.workflow_run_id is not None:
+        raise Conflict(
+            "It is a task of a workflow run: retry the run, which also decides what follows from it."
+        )
     gone = "deleted" if trigger.job.deleted_at else JobStatus(trigger.job.status).value
     raise Conflict(f"Its job is {gone}; what belongs to it is not replayed.")
 
@@ -85,7 +92,7 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
 def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID]:
     """Replay those of ``trigger_ids`` (at most 1,000) that can be; returns their ids.
 
-    Those unfinished, of a cancelled or deleted job, or not the tenant's, are left out without a word.
+    Those unfinished, of a cancelled or deleted job or a workflow run, or not the tenant's, are left out without a word.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
@@ -170,7 +177,11 @@ def _replay_all(dead: QuerySet[Trigger], tenant: Tenant, told: Mapping[str, Any]
         wake_beats()
         return len(lifecycle.replay(trigger_ids=ids, tenant_id=tenant.id))
 
-    gone = Q(job__status=JobStatus.CANCELLED) | Q(job__deleted_at__isnull=False)
+    gone = (
+        Q(job__status=JobStatus.CANCELLED)
+        | Q(job__deleted_at__isnull=False)
+        | Q(workflow_run_id__isnull=False)
+    )
     return _do_all(dead, tenant, _Deed(_REPLAYED, replay, dead.exclude(gone)), told, batch)
 
 

@@ -17,6 +17,7 @@ from jobs.api.views import (
     tenancy,
     triggers,
 )
+from jobs.api.workflows import definitions, runs
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -65,6 +66,26 @@ urlpatterns = [
     path(
         "operations/<uuid:operation_id>/cancel", bulk.OperationCancelView.as_view(), name="operation-cancel"
     ),
+    path("workflows", definitions.WorkflowsView.as_view(), name="workflows"),
+    path("workflows/<uuid:workflow_id>", definitions.WorkflowView.as_view(), name="workflow"),
+    path("workflows/<uuid:workflow_id>/runs", runs.RunWorkflowView.as_view(), name="workflow-run-now"),
+    path(
+        "workflows/<uuid:workflow_id>/versions", definitions.VersionsView.as_view(), name="workflow-versions"
+    ),
+    path(
+        "workflows/<uuid:workflow_id>/versions/<int:number>",
+        definitions.VersionView.as_view(),
+        name="workflow-version",
+    ),
+    path(
+        "workflows/<uuid:workflow_id>/versions/<int:number>/restore",
+        definitions.RestoreView.as_view(),
+        name="workflow-restore",
+    ),
+    path("workflow-runs", runs.WorkflowRunsView.as_view(), name="workflow-runs"),
+    path("workflow-runs/<uuid:run_id>", runs.WorkflowRunView.as_view(), name="workflow-run"),
+    path("workflow-runs/<uuid:run_id>/cancel", runs.CancelRunView.as_view(), name="workflow-run-cancel"),
+    path("workflow-runs/<uuid:run_id>/retry", runs.RetryRunView.as_view(), name="workflow-run-retry"),
     path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("secrets", vault.SecretsView.as_view(), name="secrets"),
     path("secrets/<str:name>", vault.SecretView.as_view(), name="secret"),

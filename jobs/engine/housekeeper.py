@@ -15,7 +15,7 @@ from jobs.core.instants import EARLIEST
 from jobs.engine.notices import notify
 from jobs.engine.outlook import Outlooks
 from jobs.engine.steps.step import Step
-from jobs.store import answers, events, operations, partitions, purge, trail
+from jobs.store import answers, events, operations, partitions, purge, trail, workflows
 from jobs.store import jobs as jobs_store
 from jobs.store.dispatch import breakers
 from jobs.store.dispatch import messages as dispatch_messages
@@ -97,6 +97,8 @@ class Housekeeper:
             _purge("sessions", partial(purge.sessions, limit=BATCH)),
             _purge("catch-ups", partial(purge.catchups, **kept)),
             _purge("ranges", partial(purge.ranges, **kept)),
+            _purge("workflow runs", partial(workflows.purge_runs, **kept)),
+            _purge("workflows", partial(workflows.purge_deleted, **kept)),
             _purge("operations", partial(operations.purge, **kept)),
             _purge("answers", partial(answers.purge, limit=BATCH)),
             _purge("trail", partial(trail.purge, retention=trail_retention, limit=BATCH)),

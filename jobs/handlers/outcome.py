@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json
+from jobs.core.workflows.flow import Unresolved
 from jobs.telemetry.output import Said
 
 JsonValue = dict[str, Any] | list[Any] | str | int | float | bool | None
@@ -237,6 +238,11 @@ def invalid_payload(problem: InvalidInput) -> Outcome:
     return _failed(
         code="invalid_payload", error_class="InvalidInput", message=_words_of(problem), permanent=True
     )
+
+
+def unresolved(payload: Unresolved) -> Outcome:
+    """A task whose payload takes a value that is not there, or must not be taken over: its handler is not called."""
+    return invalid_payload(InvalidInput({"payload": payload.why}))
 
 
 def switched_off(job_type: str) -> Outcome:

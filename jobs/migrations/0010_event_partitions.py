@@ -214,7 +214,7 @@ def join(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("jobs", "0008_rates")]
+    dependencies = [("jobs", "0009_workflows")]
     operations = [
         migrations.SeparateDatabaseAndState(
             database_operations=[migrations.RunPython(partition, join)],

@@ -25,6 +25,8 @@ from jobs.models.tally import (
     QueueSample,
 )
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
+from jobs.models.workflows.definition import Workflow, WorkflowEdge, WorkflowTask, WorkflowVersion
+from jobs.models.workflows.run import TaskRun, WorkflowRun
 
 __all__ = (
     "ActivityHour",
@@ -59,9 +61,15 @@ __all__ = (
     "Rate",
     "SkippedRange",
     "TargetRule",
+    "TaskRun",
     "TrailCheckpoint",
     "TrailHead",
     "Trigger",
     "Worker",
+    "Workflow",
+    "WorkflowEdge",
+    "WorkflowRun",
+    "WorkflowTask",
+    "WorkflowVersion",
     "ZoneRules",
 )

@@ -14,6 +14,13 @@ from tenants.models import Tenant
 PRIORITIES = [(int(priority), priority.label) for priority in Priority]
 
 
+class _Listed(models.Manager["Job"]):
+    """Jobs that people made: the hidden ones of workflows are in no list, count or search."""
+
+    def get_queryset(self) -> models.QuerySet["Job"]:
+        return super().get_queryset().filter(workflow_id__isnull=True)
+
+
 class Job(models.Model):
     """A definition. Holds no counter that a firing would have to update.
 
@@ -76,6 +83,12 @@ class Job(models.Model):
     #: Of an ended job, when it is deleted (store/sql/jobs.sql: expire).
     expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+    #: Of the hidden job of a workflow's task (ADR 32): whose it is. It has no schedule and is counted nowhere.
+    workflow_id = models.UUIDField(null=True, editable=False)
+
+    objects = _Listed()
+    #: With the hidden jobs of workflows.
+    with_hidden = models.Manager()
 
     class Meta:
         #: Of the console: what jobs are given and give back may be nobody's business who looks after them.

@@ -28,6 +28,7 @@ class Change(models.Model):
         GROUP = "group"
         INSTALLATION = "installation"
         TARGET = "target"
+        WORKFLOW = "workflow"
 
     class Action(models.TextChoices):
         CREATED = "created"

@@ -16,4 +16,4 @@ def of_last_attempt(column: str) -> Subquery:
 
 def called_host() -> Subquery:
     """The host that the trigger's job calls."""
-    return Subquery(Job.objects.filter(id=OuterRef("job_id")).values("target")[:1])
+    return Subquery(Job.with_hidden.filter(id=OuterRef("job_id")).values("target")[:1])

@@ -77,3 +77,11 @@ def dies(ctx: Context, payload: dict) -> None:
 @job_type("test.works")
 def works(ctx: Context, payload: dict) -> dict:
     return {"attempt": ctx.attempt_number}
+
+
+@job_type("test.yields", timeout_seconds=600)
+def yields(ctx: Context, payload: dict) -> None:
+    """Works until it is asked to stop."""
+    while True:
+        ctx.raise_if_cancelled()
+        time.sleep(0.05)

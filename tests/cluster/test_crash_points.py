@@ -7,7 +7,7 @@ import pytest
 
 from jobs.crash_points import POINTS, crash_point
 from stage.waiting import wait_until
-from tests.cluster import ledger
+from tests.cluster import ledger, runs
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
@@ -18,6 +18,22 @@ ENVIRONMENT = {
     "CARILLON_LEADER_LEASE_SECONDS": "2",
     "CARILLON_WORKER_LEASE_SECONDS": "3",
     "CARILLON_DISPATCH_DEADLINE_SECONDS": "3",
+}
+
+
+_RETRY = {"max_attempts": 50, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
+#: Two extracts, one of which fails first, and what follows from both.
+WORKFLOW = {
+    "name": "etl",
+    "tasks": {
+        key: {"job_type": "recording", "retry_policy": _RETRY, "payload": {"fails_first": key == "b"}}
+        for key in ("a", "b", "join", "report")
+    },
+    "edges": [
+        {"before": "a", "after": "join"},
+        {"before": "b", "after": "join"},
+        {"before": "join", "after": "report"},
+    ],
 }
 
 
@@ -42,6 +58,27 @@ class TestCrashPoints:
                 die_at(stage, point, tmp_path)
             print(f"{ledger.judge(stage, periods)}, {len(POINTS) * ROUNDS} deaths")
             print(stage.manage("audit_firings"))
+
+    def test_start_each_task_of_a_workflow_once_an_outcome(self, tmp_path: Path) -> None:
+        """Whoever dies works for a task: there is nothing else. No schedule materializes anything."""
+        points = [point for point in POINTS if not point.startswith("materialize")]
+        with Stage(beats=2, workers=2, CARILLON_CRASH_POINTS=str(tmp_path), **ENVIRONMENT) as stage:
+            stage.execute(ledger.TABLES)
+            key = stage.create_tenant()
+            workflow_id = runs.create(stage, WORKFLOW, key=key)
+            for point in points * ROUNDS:
+                (tmp_path / point).touch()
+                run_id = runs.begin(stage, workflow_id, key=key)
+                assert runs.ended(stage, run_id, key=key)["state"] == "succeeded", point
+                assert not (tmp_path / point).exists(), f"nobody reached {point}"
+            expected = len(points) * ROUNDS * len(WORKFLOW["tasks"])
+            for table in ("jobs_trigger", "jobs_taskrun"):
+                assert stage.query(f"SELECT state, count(*) FROM {table} GROUP BY 1") == [
+                    ("succeeded", expected)
+                ]
+            [made] = stage.query("SELECT count(*), count(DISTINCT trigger_id) FROM made")
+            assert made == (expected, expected)
+            assert not stage.query("SELECT 1 FROM started GROUP BY trigger_id, fence HAVING count(*) > 1")
 
     def test_are_all_there_is_and_do_nothing_unarmed(self) -> None:
         source = "".join(path.read_text() for path in Path("jobs").rglob("*.py"))

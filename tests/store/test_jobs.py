@@ -222,6 +222,7 @@ class TestEdit:
         "created_at",
         "expires_at",
         "deleted_at",
+        "workflow_id",
     }
 
     def test_knows_every_column_that_a_definition_has(self) -> None:

@@ -60,6 +60,7 @@ UNUSUAL: dict[str, Any] = {
     "updated_at": MOMENT,
     "expires_at": MOMENT + timedelta(days=4),
     "deleted_at": MOMENT,
+    "workflow_id": None,
 }
 
 

@@ -15,7 +15,7 @@ from django.test import Client
 from jobs.actions.bulk.runner import IDLE_SECONDS, Runner
 from jobs.actions.pull.types import declare_type
 from jobs.engine.housekeeper import Housekeeper
-from jobs.models import Change, Job, PullType
+from jobs.models import Change, Job, PullType, Workflow
 from jobs.selection.walks import select
 from jobs.store import execution
 from jobs.store import jobs as job_store
@@ -282,6 +282,7 @@ class TestWhatIsWatched:
             "paused_until",
             "version",
             "expires_at",
+            "workflow_id",
         },
         "tenants_tenant": {"watched", "webhook_secret_retires_at"},
         "tenants_apikey": {"last_used_at"},
@@ -290,7 +291,7 @@ class TestWhatIsWatched:
     }
     EVERYWHERE = {"id", "tenant_id", "created_at", "updated_at"}
 
-    @pytest.mark.parametrize("model", [Job, PullType, Tenant, ApiKey, Secret, User])
+    @pytest.mark.parametrize("model", [Job, PullType, Tenant, ApiKey, Secret, User, Workflow])
     def test_is_every_column_that_people_decide_on(self, model: type[models.Model]) -> None:
         table = model._meta.db_table
         with connection.cursor() as cursor:

@@ -16,7 +16,7 @@ from stage.waiting import wait_until
 from tests.upgrades.databases import empty_database, migrate_beside, migrated
 
 pytestmark = pytest.mark.slow
-BEFORE, THERE = "0008_rates", "0010_event_partitions"
+BEFORE, THERE = "0009_workflows", "0010_event_partitions"
 NOTE = (
     "INSERT INTO jobs_event (tenant_id, at, kind, job_id, data) "
     "VALUES (%s, now() - %s * interval '1 day', 'job.updated', gen_random_uuid(), '{}') RETURNING id"

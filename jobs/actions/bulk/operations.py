@@ -56,7 +56,10 @@ _ALONE: dict[str, Callable[..., Any]] = {
 
 
 _OF_TRIGGERS: dict[str, tuple[Callable[..., list[UUID]], str]] = {
-    "replay": (lifecycle.replay, "It has not ended, or its job is cancelled or deleted."),
+    "replay": (
+        lifecycle.replay,
+        "It has not ended, is a task of a workflow run, or its job is cancelled or deleted.",
+    ),
     "cancel_triggers": (lifecycle.cancel_many, "It has ended already."),
 }
 

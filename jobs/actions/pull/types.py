@@ -172,8 +172,8 @@ def withdraw_type(*, tenant: Tenant, name: str) -> None:
         if found is None:
             raise NotFound("There is no such job type.")
         of_it = {"tenant": tenant, "job_type": found.job_type}
-        if Job.objects.filter(**of_it, deleted_at=None).exists():
-            raise Conflict("Jobs are of this type; delete them first.")
+        if Job.with_hidden.filter(**of_it, deleted_at=None).exists():
+            raise Conflict("Jobs or tasks of workflows are of this type; delete them first.")
         if any(Trigger.objects.filter(**of_it, state=state).exists() for state in sorted(UNFINISHED)):
             raise Conflict("Firings of this type have not ended yet; wait for them or cancel them.")
         found.delete()

@@ -142,7 +142,7 @@ class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
         return rows.exclude(error_code="") if _went_wrong(request) else rows
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
-        jobs = Job.objects.in_bulk({attempt.job_id for attempt in rows})
+        jobs = Job.with_hidden.in_bulk({attempt.job_id for attempt in rows})
         tenants = Tenant.objects.in_bulk({attempt.tenant_id for attempt in rows})
         for attempt in rows:
             attempt.job, attempt.tenant = jobs.get(attempt.job_id), tenants.get(attempt.tenant_id)

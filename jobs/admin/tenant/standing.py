@@ -134,7 +134,7 @@ def _ended(tenant: Tenant) -> list[tuple[str, str]]:
 
 def _worst(tenant: Tenant) -> list[dict[str, str]]:
     rows = failing_jobs(tenant.pk)
-    names = dict(Job.objects.filter(pk__in=[row.job_id for row in rows]).values_list("pk", "name"))
+    names = dict(Job.with_hidden.filter(pk__in=[row.job_id for row in rows]).values_list("pk", "name"))
     return [
         {
             "url": reverse("admin:jobs_job_change", args=[row.job_id]),

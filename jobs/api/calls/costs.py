@@ -37,9 +37,18 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
     match method, call:
         case "POST", "jobs-bulk":
             return Cost(max(1, _length(body(), "jobs")), each="job")
+        case ("POST", "workflows") | ("PUT", "workflow"):
+            return Cost(max(1, _length(body(), "tasks")), each="task")
         case "POST", "dead-letters-replay" | "dead-letters-dismiss" if _given(body(), "ids") is not None:
             return Cost(max(1, _length(body(), "ids")), each="id")
-        case "POST", "dead-letters-replay" | "dead-letters-dismiss" | "operations" | "job-backfill":
+        case (
+            "POST",
+            "dead-letters-replay"
+            | "dead-letters-dismiss"
+            | "operations"
+            | "job-backfill"
+            | "workflow-restore",
+        ):
             return Cost(AT_LARGE)
         case "POST", "schedule-preview":
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)
@@ -58,7 +67,7 @@ def _given(body: Any, name: str) -> Any:
 
 def _length(body: Any, name: str) -> int:
     items = _given(body, name)
-    return len(items) if isinstance(items, list) else 0
+    return len(items) if isinstance(items, list | dict) else 0
 
 
 def _number(given: object) -> int:

@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 
 from jobs.conf import engine_settings
 from jobs.core.pull import shown_name, stored_name
+from jobs.core.workflows.flow import Unresolved
 from jobs.engine.pull.waiting import places
+from jobs.engine.traces import trace_of
+from jobs.engine.worker.finisher import Finisher
+from jobs.handlers.outcome import unresolved
 from jobs.store import db, pull
 from jobs.store.insight import workers
 from jobs.store.pull import Work
@@ -74,7 +78,19 @@ def _take(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) 
     )
     for _, row in rows:
         log.debug("claim", trigger_id=str(row.id), job_id=str(row.job_id), tenant=row.tenant, fence=row.fence)
-    return rows
+    return _without_unresolved(rows)
+
+
+def _without_unresolved(works: list[Work]) -> list[Work]:
+    """Without those whose payload could not be had, which fail here: no worker is to see them."""
+    finisher, left = Finisher(flush_seconds=0), []
+    for work in works:
+        if isinstance(work.row.payload, Unresolved):
+            finisher.add(work.row, unresolved(work.row.payload), seconds=0.0, trace=trace_of(work.row))
+        else:
+            left.append(work)
+    finisher.flush()
+    return left
 
 
 def _announce(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> None:

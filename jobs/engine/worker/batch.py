@@ -19,6 +19,7 @@ from uuid import UUID
 from jobs.activity import activity
 from jobs.conf import EngineSettings
 from jobs.core.policies import Delivery
+from jobs.core.workflows.flow import Unresolved
 from jobs.engine.traces import trace_of
 from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.leases.release import abandoned, absolve, give_up, handed_back
@@ -29,7 +30,7 @@ from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context, Flag
 from jobs.handlers.execution import alarms, interrupt, run_sync
-from jobs.handlers.outcome import Outcome, left_open, switched_off
+from jobs.handlers.outcome import Outcome, left_open, switched_off, unresolved
 from jobs.handlers.placeholders import hide, hide_in
 from jobs.handlers.registry import JobType
 from jobs.store import db, effects
@@ -103,7 +104,7 @@ class Batch:
     def execute(self) -> None:
         """Returns when all handlers have ended, or leaves the slow ones of the asynchronous ones to the renewer."""
         self._tell_of_claims()
-        calls = self._without_switched_off(self._calls())
+        calls = self._without_refused(self._calls())
         if calls and self.job_type.is_async:
             self._run_at_once(calls)
         elif calls:
@@ -126,12 +127,15 @@ class Batch:
         now = datetime.now(UTC)
         return [(self._context(one, now), one) for one in self._in_hand.values()]
 
-    def _without_switched_off(self, calls: list[_Call]) -> list[_Call]:
+    def _without_refused(self, calls: list[_Call]) -> list[_Call]:
+        """Without those of a type that is switched off, and those whose payload could not be had."""
         off_for_all = self.job_type.is_switched_off
         left = []
         for ctx, one in calls:
             if off_for_all or one.row.switched_off:
                 self._take_outcome(ctx, one, switched_off(self.job_type.name))
+            elif isinstance(one.row.payload, Unresolved):
+                self._take_outcome(ctx, one, unresolved(one.row.payload))
             else:
                 left.append((ctx, one))
         return left

@@ -18,11 +18,12 @@ from uuid import UUID
 from django.db import DataError, IntegrityError, ProgrammingError
 
 from jobs.core.policies import Bury, Delivery, after_failure
-from jobs.core.states import AttemptState, TriggerState
+from jobs.core.states import ENDED, AttemptState, TriggerState
 from jobs.crash_points import crash_point
 from jobs.engine.endings import STALE, Ended, tell
 from jobs.engine.traces import Ran
 from jobs.handlers.outcome import Outcome, unwritable
+from jobs.models.firings.trigger import Origin
 from jobs.store import db, execution
 from jobs.store.execution import ClaimToken, Finish
 from jobs.telemetry import get_logger
@@ -168,6 +169,10 @@ class Finisher:
                 if state is TriggerState.RETRYING:
                     wake_beats(due_in=ending.ended.finish.delay)
                     crash_point("finish.after_publish")
+            if any(
+                ending.ended.row.origin == Origin.WORKFLOW and state in ENDED for ending, state in written
+            ):
+                wake_beats()  # its end may have started the next task
             if stale := [ending.token for ending, state in written if state is None]:
                 self._on_stale(stale)
 

@@ -32,6 +32,8 @@ class Origin(models.TextChoices):
     #: A run now that was asked to ignore overlap: it starts beside other triggers of its job.
     RUN_BESIDE = "run_beside", "Run now, beside others"
     BACKFILL = "backfill"
+    #: A task of a workflow run, as soon as it was ready.
+    WORKFLOW = "workflow"
 
 
 class Trigger(models.Model):
@@ -99,6 +101,8 @@ class Trigger(models.Model):
     dismissed_at = models.DateTimeField(null=True, blank=True)
     dismissed_by = models.CharField(max_length=200, blank=True, default="", db_default="")
     dismissed_note = models.CharField(max_length=500, blank=True, default="", db_default="")
+    #: Of a task's trigger: the workflow run. Its task run has this trigger's id.
+    workflow_run_id = models.UUIDField(null=True, editable=False)
 
     class Meta:
         #: What else its columns must agree in stands in migration 0002, in words that cost the server little.

@@ -240,14 +240,14 @@ SELECT id, state, seconds FROM moved;
 -- name: pause_gone
 -- The targets of these triggers say that they are gone for good (HTTP 410): pause their jobs with the reason. Not where
 -- the job was edited since the attempt was claimed, nor for a payload that only one run-now had: the job's own target
--- has not been heard of.
+-- has not been heard of; nor of a workflow's task, which nobody could resume.
 -- locks: job rows, waits (worker)
 -- index: primary keys
 -- returns: id
 UPDATE jobs_job job SET status = 'paused', status_reason = 'The target answered 410 Gone.', updated_at = carillon_clock()
 FROM jobs_trigger t
 WHERE t.id = ANY(%(trigger_ids)s::uuid[]) AND t.payload IS NULL AND job.id = t.job_id AND job.version = t.job_version
-  AND job.status = 'active'
+  AND job.status = 'active' AND job.workflow_id IS NULL
 RETURNING job.id;
 
 -- name: store_result

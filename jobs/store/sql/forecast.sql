@@ -20,13 +20,13 @@ SELECT id, tenant_id, status, schedule_type, cron_expression, timezone, "interva
 FROM jobs_job WHERE id > %(after)s ORDER BY id LIMIT %(limit)s;
 
 -- name: jobs_of_tenants
--- Living jobs of some tenants, at most %(limit)s, in no order.
+-- Living jobs of some tenants, none of them hidden, at most %(limit)s, in no order.
 -- index: job_of_tenant
 -- returns: what a schedule needs, and what a list of them shows
 SELECT j.* FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
     SELECT id, tenant_id, name, job_type, status, schedule_type, cron_expression, timezone, "interval", run_at, starts_at,
            ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at
-    FROM jobs_job WHERE tenant_id = whose.id AND deleted_at IS NULL ORDER BY id DESC LIMIT %(limit)s) j
+    FROM jobs_job WHERE tenant_id = whose.id AND deleted_at IS NULL AND workflow_id IS NULL ORDER BY id DESC LIMIT %(limit)s) j
 LIMIT %(limit)s;
 
 -- name: next_jobs

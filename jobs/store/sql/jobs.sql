@@ -129,10 +129,11 @@ SELECT gen_random_uuid(), id, tenant_id, version, status, carillon_schedule(job)
 FROM jobs_job job WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: insert
--- Write new jobs, each with the first entry of its timeline, and the triggers of those that fire at once, announced to
--- dispatchers: no beat materializes them. A job whose name a living job has is left alone. %(common)s holds the columns
--- that are the same of all of them: most are, and to read JSON is a third of what a job costs. The audit trail learns who
--- acts from the statement itself, so that it can be prepared: to parse and plan it takes twice as long as to execute it.
+-- Write new jobs, each with the first entry of its timeline (hidden ones of workflows have none), and the triggers of
+-- those that fire at once, announced to dispatchers: no beat materializes them. A job whose name a living job has is left
+-- alone. %(common)s holds the columns that are the same of all of them: most are, and to read JSON is a third of what a job
+-- costs. The audit trail learns who acts from the statement itself, so that it can be prepared: to parse and plan it takes
+-- twice as long as to execute it.
 -- transition: - -> pending
 -- index: job_name_unique_among_living
 -- returns: ids of those written
@@ -148,19 +149,19 @@ WITH signed AS MATERIALIZED (
         "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
         overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup, status,
         status_reason, paused_until, notify, watched, pause_after_failures, delete_after, version, next_fire_at,
-        created_at, updated_at, expires_at, deleted_at)
+        created_at, updated_at, expires_at, deleted_at, workflow_id)
     SELECT id, tenant_id, name, labels, job_type, payload, target, schedule_type, cron_expression, cron_dialect, timezone,
            "interval", run_at, starts_at, ends_at, dst_policy, jitter, priority, timeout, delivery, retry_policy,
            overlap_policy, max_concurrent, concurrency_key, misfire_policy, misfire_grace, catchup_window, max_catchup,
            status, status_reason, paused_until, notify, watched, pause_after_failures, delete_after, version, next_fire_at,
-           created_at, updated_at, expires_at, deleted_at
+           created_at, updated_at, expires_at, deleted_at, workflow_id
     FROM signed, given
     ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO NOTHING
     RETURNING id
 ), noted AS (
     INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
     SELECT gen_random_uuid(), id, tenant_id, version, status, schedule, updated_at
-    FROM given WHERE id IN (SELECT id FROM written)
+    FROM given WHERE workflow_id IS NULL AND id IN (SELECT id FROM written)
 ), fired AS (
     INSERT INTO jobs_trigger (
         id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,
@@ -240,7 +241,7 @@ SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM jobs_jobtally WHERE tenant_id
 -- returns: id, and whether it was completed
 WITH candidate AS (
     SELECT id FROM jobs_job
-    WHERE status = 'active' AND next_fire_at IS NULL AND id > %(after)s::uuid
+    WHERE status = 'active' AND next_fire_at IS NULL AND workflow_id IS NULL AND id > %(after)s::uuid
     ORDER BY id LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), done AS (
@@ -278,7 +279,7 @@ RETURNING j.id, idle AS deleted;
 
 -- name: purge
 -- Drop jobs that were deleted before the retention began, the first first, with their timelines. One whose history is not
--- all gone is left, and looked at again when the walk begins anew.
+-- all gone is left, and looked at again when the walk begins anew; and so is one that a version of a workflow refers to.
 -- locks: job rows, SKIP LOCKED
 -- index: job_deleted, trigger_one_per_firing, catchup_of_job, skippedrange_of_job, jobversion_of_job
 -- returns: when the last one looked at was deleted (deleted_at), how many there were and how many of them were dropped
@@ -292,6 +293,7 @@ WITH page AS MATERIALIZED (
     WHERE (SELECT t.id FROM jobs_trigger t WHERE t.job_id = page.id LIMIT 1) IS NULL
       AND (SELECT c.id FROM jobs_catchup c WHERE c.job_id = page.id LIMIT 1) IS NULL
       AND (SELECT r.id FROM jobs_skippedrange r WHERE r.job_id = page.id LIMIT 1) IS NULL
+      AND (SELECT t.number FROM jobs_workflowtask t WHERE t.job_id = page.id LIMIT 1) IS NULL
 ), timelines AS (
     DELETE FROM jobs_jobversion WHERE job_id = ANY(ARRAY(SELECT id FROM gone))
 ), dropped AS (

@@ -119,8 +119,8 @@ RETURNING id, tenant_id, job_type, state;
 
 -- name: replay
 -- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.
--- Triggers of a job that was cancelled or deleted stay as they are. What they do from here on is part of the trace of
--- whoever asks for it.
+-- Triggers of a job that was cancelled or deleted stay as they are, and those of workflow runs, which are retried as a
+-- whole (workflows.sql). What they do from here on is part of the trace of whoever asks for it.
 -- transition: dead, succeeded, skipped, cancelled -> pending
 -- locks: trigger rows, waits (request)
 -- index: primary key
@@ -134,7 +134,7 @@ UPDATE jobs_trigger t SET
     job_version = j.version, job_type = j.job_type, priority = j.priority
 FROM jobs_job j
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.tenant_id = %(tenant_id)s
-  AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled')
+  AND t.state IN ('dead', 'succeeded', 'skipped', 'cancelled') AND t.workflow_run_id IS NULL
   AND j.id = t.job_id AND j.deleted_at IS NULL AND j.status <> 'cancelled'
 RETURNING t.id, t.tenant_id, t.job_type;
 

@@ -63,7 +63,7 @@ ORDER BY resting.id DESC LIMIT %(limit)s;
 SELECT named.id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
     SELECT j.id FROM jobs_job j
     WHERE j.tenant_id = tenant.id AND j.name >= %(first)s::text COLLATE "C" AND j.name < %(beyond)s::text COLLATE "C"
-      AND j.deleted_at IS NULL
+      AND j.deleted_at IS NULL AND j.workflow_id IS NULL
     ORDER BY j.name LIMIT %(each)s) named
 ORDER BY named.id DESC LIMIT %(limit)s;
 

@@ -39,6 +39,7 @@ WATCHED = (
     "jobs_installation",
     "jobs_operation",
     "jobs_targetrule",
+    "jobs_workflow",
 )
 #: Tables that dispatch writes in every turn, columns that tell nothing: whoever writes the others says who acts
 #: (``sign_transaction``).

@@ -13,6 +13,7 @@ from django.urls import URLPattern
 from jobs.actions.bulk.operations import begin_operation
 from jobs.actions.pull.types import declare_type
 from jobs.actions.targets import put_target
+from jobs.actions.workflows.runs import cancel_run
 from jobs.api.urls import urlpatterns
 from jobs.models import CatchUp, Installation, Job, Operation, Queue, Trigger
 from tenants.actions import TENANT_SCOPES, create_api_key, revoke_api_key
@@ -20,6 +21,7 @@ from tenants.models import ApiKey, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests.factories import HOUR, make_attempt, make_job, make_tenant, make_trigger, now
 from tests.interfaces.api.caller import V1, Caller, noop_job
+from tests.workflows.playing import begin, make_workflow
 
 MISSING = "018f0000-0000-7000-8000-000000000000"
 #: A job type that every tenant of these tests declares for itself.
@@ -71,6 +73,19 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "operations/<uuid:operation_id>/pause"): (None, 200),
     ("POST", "operations/<uuid:operation_id>/resume"): (None, 200),
     ("POST", "operations/<uuid:operation_id>/cancel"): (None, 200),
+    ("GET", "workflows"): (None, 200),
+    ("POST", "workflows"): ({"name": "etl", "tasks": {"load": {"job_type": "noop"}}}, 201),
+    ("GET", "workflows/<uuid:workflow_id>"): (None, 200),
+    ("PUT", "workflows/<uuid:workflow_id>"): ({"name": "etl", "tasks": {"load": {"job_type": "noop"}}}, 200),
+    ("DELETE", "workflows/<uuid:workflow_id>"): (None, 204),
+    ("POST", "workflows/<uuid:workflow_id>/runs"): (None, 201),
+    ("GET", "workflows/<uuid:workflow_id>/versions"): (None, 200),
+    ("GET", "workflows/<uuid:workflow_id>/versions/<int:number>"): (None, 200),
+    ("POST", "workflows/<uuid:workflow_id>/versions/<int:number>/restore"): (None, 200),
+    ("GET", "workflow-runs"): (None, 200),
+    ("GET", "workflow-runs/<uuid:run_id>"): (None, 200),
+    ("POST", "workflow-runs/<uuid:run_id>/cancel"): (None, 200),
+    ("POST", "workflow-runs/<uuid:run_id>/retry"): (None, 200),
     ("GET", "tenant"): (None, 200),
     ("PUT", "tenant/notify"): ({"on": ["dead"], "url": "https://ops.example/hook"}, 200),
     ("DELETE", "tenant/notify"): (None, 204),
@@ -134,6 +149,8 @@ def with_ids(
     operation: object = MISSING,
     attempt: object = MISSING,
     backfill: object = MISSING,
+    workflow: object = MISSING,
+    run: object = MISSING,
     slug: str = "missing",
     prefix: str = "missing",
 ) -> str:
@@ -144,6 +161,9 @@ def with_ids(
         "<uuid:operation_id>": operation,
         "<uuid:attempt_id>": attempt,
         "<uuid:backfill_id>": backfill,
+        "<uuid:workflow_id>": workflow,
+        "<uuid:run_id>": run,
+        "<int:number>": 1,
         "<str:slug>": slug,
         "<str:prefix>": prefix,
         "<path:name>": name,
@@ -178,8 +198,14 @@ def url(owner: Caller) -> Callable[[str], str]:
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
         key, _ = create_api_key(tenant=owner.tenant, name="to be revoked", scopes=["read"])
+        workflow = make_workflow(owner.tenant, tasks=["extract"])
+        run = begin(workflow) if "run_id" in route else None
+        if run and route.endswith("retry"):
+            cancel_run(tenant=owner.tenant, run_id=run.id)
         made = {
             "operation": operation.id,
+            "workflow": workflow.id,
+            "run": run.id if run else MISSING,
             "attempt": make_attempt(trigger).id,
             "backfill": CatchUp.objects.create(
                 job=job,

@@ -1,0 +1,236 @@
+"""Create, edit, restore and delete workflows. Every edit is a new version; runs stay on theirs (ADR 32)."""
+
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import F, QuerySet, Sum
+
+from jobs.actions import definition as definitions
+from jobs.actions.jobs import EditedMeanwhile, parse_id
+from jobs.actions.pull.types import Kind, Kinds, hold_type
+from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, QuotaExceeded
+from jobs.core.json_rules import check_json
+from jobs.core.workflows import flow, graph
+from jobs.core.workflows.graph import Edge
+from jobs.core.workflows.states import RunState
+from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
+from jobs.models.fields import new_id
+from jobs.shapes.workflow.definition import WorkflowDefinition
+from jobs.store import db, lifecycle
+from jobs.store import workflows as store
+from tenants.clock import database_now
+from tenants.models import Tenant
+from tenants.quotas import MAX_JOBS
+
+MAX_VERSIONS = 1_000
+#: Of a definition: 1,000 tasks of four kilobytes each.
+MAX_BYTES = 4 * 1024 * 1024
+#: Of a hidden job's name, the part that is its workflow's.
+_SHOWN_NAME = 100
+
+
+def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
+    """Create a workflow at its first version.
+
+    Raises ``InvalidInput`` by task or edge, ``Conflict`` (``name``), ``QuotaExceeded``: the tasks of a tenant's
+    workflows are at most as many together as its jobs may be.
+    """
+    draft = _draft(tenant, definition)
+    name, now = draft.read.name, draft.now
+    with db.atomic():
+        lifecycle.lock_tenant(tenant.id)
+        _check_name(tenant, name)
+        _check_room(tenant, len(draft.jobs))
+        workflow = Workflow.objects.create(tenant=tenant, name=name, created_at=now, updated_at=now)
+        _write_version(workflow, draft)
+    return workflow
+
+
+def edit_workflow(
+    *, tenant: Tenant, workflow_id: UUID | str, definition: object, expected_version: int | None = None
+) -> Workflow:
+    """Bring a workflow to ``definition``, the whole of it. The one that it has makes no new version.
+
+    Raises what ``create_workflow`` does, ``NotFound``, and ``EditedMeanwhile`` where ``expected_version`` is not the
+    present one.
+    """
+    draft = _draft(tenant, definition)
+    with db.atomic():
+        workflow = _lock(tenant, workflow_id, expected_version)
+        _edit(workflow, draft)
+    return workflow
+
+
+def restore_version(
+    *, tenant: Tenant, workflow_id: UUID | str, number: int, expected_version: int | None = None
+) -> Workflow:
+    """Edit a workflow to what it was at version ``number``. Raises what ``edit_workflow`` does."""
+    workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
+    draft = _draft(tenant, find_version(workflow, number).definition)
+    with db.atomic():
+        workflow = _lock(tenant, workflow_id, expected_version)
+        _edit(workflow, draft)
+    return workflow
+
+
+def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version: int | None = None) -> None:
+    """Delete a workflow of which nothing runs; its runs stay readable until retention.
+
+    Raises ``Conflict`` while it has a run, ``EditedMeanwhile``, ``NotFound``.
+    """
+    with db.atomic():
+        workflow = _found(workflows_of(tenant).select_for_update(), workflow_id, expected_version)
+        if WorkflowRun.objects.filter(workflow=workflow, state=RunState.RUNNING).exists():
+            raise Conflict("Runs of this workflow have not ended: cancel them, or wait for their end.")
+        workflow.deleted_at = database_now()
+        workflow.save(update_fields=["deleted_at"])
+        Job.with_hidden.filter(tenant=tenant, workflow_id=workflow.id).update(deleted_at=workflow.deleted_at)
+
+
+def workflows_of(tenant: Tenant) -> QuerySet[Workflow]:
+    """Those that are not deleted."""
+    return Workflow.objects.filter(tenant=tenant, deleted_at=None)
+
+
+def find_workflow(*, tenant: Tenant, workflow_id: UUID | str) -> Workflow:
+    """A living workflow of the tenant. Raises ``NotFound``."""
+    return _found(workflows_of(tenant), workflow_id)
+
+
+def find_version(workflow: Workflow, number: int) -> WorkflowVersion:
+    """A version of a workflow. Raises ``NotFound``."""
+    found = WorkflowVersion.objects.filter(workflow=workflow, number=number).first()
+    if found is None:
+        raise NotFound("There is no such version of this workflow.")
+    return found
+
+
+def _lock(tenant: Tenant, workflow_id: UUID | str, expected_version: int | None) -> Workflow:
+    """The workflow, locked against other edits; runs of it may begin. The tenant's row comes first, for its quota."""
+    lifecycle.lock_tenant(tenant.id)
+    locked = workflows_of(tenant).select_for_update(no_key=True)
+    return _found(locked, workflow_id, expected_version)
+
+
+def _found(
+    among: QuerySet[Workflow], workflow_id: UUID | str, expected_version: int | None = None
+) -> Workflow:
+    found = among.filter(id=parse_id(workflow_id, "workflow")).first()
+    if found is None:
+        raise NotFound("There is no such workflow.")
+    if expected_version not in (None, found.version):
+        raise EditedMeanwhile(f"The workflow is at version {found.version} by now.")
+    return found
+
+
+def _edit(workflow: Workflow, draft: "_Draft") -> None:
+    present = find_version(workflow, workflow.version)
+    if present.definition == draft.written:
+        return
+    if workflow.version >= MAX_VERSIONS:
+        raise Conflict(f"A workflow has at most {MAX_VERSIONS:,} versions: create another one instead.")
+    if draft.read.name != workflow.name:
+        _check_name(workflow.tenant, draft.read.name)
+    _check_room(workflow.tenant, len(draft.jobs) - present.task_count)
+    workflow.name, workflow.version = draft.read.name, workflow.version + 1
+    workflow.updated_at = draft.now
+    workflow.save(update_fields=["name", "version", "updated_at"])
+    _write_version(workflow, draft)
+
+
+def _check_name(tenant: Tenant, name: str) -> None:
+    if workflows_of(tenant).filter(name=name).exists():
+        raise Conflict(f"There is a workflow named {name} already.", field="name")
+
+
+def _check_room(tenant: Tenant, more: int) -> None:
+    present = WorkflowVersion.objects.filter(workflow__in=workflows_of(tenant), number=F("workflow__version"))
+    used = present.aggregate(used=Sum("task_count"))["used"] or 0
+    if more > 0 and used + more > tenant.max_jobs:
+        raise QuotaExceeded(MAX_JOBS.name, limit=tenant.max_jobs, used=used)
+
+
+class _Draft(NamedTuple):
+    """A definition that is sound, with a job for each task: all that can be done before a lock is taken."""
+
+    read: WorkflowDefinition
+    edges: list[Edge]
+    jobs: dict[str, Job]
+    now: datetime
+
+    @property
+    def written(self) -> dict[str, Any]:
+        return self.read.model_dump(mode="json")
+
+
+def _draft(tenant: Tenant, definition: object) -> _Draft:
+    """Raises ``InvalidInput`` with the path of every fault: of fields, then of the graph, then of tasks as jobs."""
+    check_json(definition, field="", max_bytes=MAX_BYTES)
+    read = WorkflowDefinition.read(definition)
+    edges = [Edge(edge.before, edge.after, edge.on) for edge in read.edges]
+    found = graph.faults({key: task.when for key, task in read.tasks.items()}, edges)
+    # A reference is held to what is upstream, which only a sound graph tells.
+    if found := found or flow.faults({key: task.payload for key, task in read.tasks.items()}, edges):
+        raise InvalidInput(found)
+    now = database_now()
+    return _Draft(read, edges, _hidden_jobs(tenant, read, now), now)
+
+
+class _TaskKinds(Kinds):
+    """Job types for payloads of tasks: a value that comes from elsewhere is looked at by the attempt that gets it."""
+
+    def __call__(self, name: object) -> Kind:
+        kind = super().__call__(name)
+        return replace(kind, check=partial(_check_aside, kind))
+
+
+def _check_aside(kind: Kind, payload: Any) -> None:
+    try:
+        kind.check(payload)
+    except InvalidInput as refused:
+        if left := flow.without_taken(refused.errors, payload):
+            raise InvalidInput(left) from None
+    if kind.target is not None:
+        try:
+            kind.target(payload)
+        except TypeError:
+            raise InvalidInput({"payload": f"{flow.FROM} cannot stand for what the task calls."}) from None
+
+
+def _hidden_jobs(tenant: Tenant, read: WorkflowDefinition, now: datetime) -> dict[str, Job]:
+    """The job of each task, with a name that tells whose it is. Raises ``InvalidInput`` under ``tasks.<key>``."""
+    errors, jobs, kinds = Complaints(), {}, _TaskKinds(tenant)
+    for key, task in read.tasks.items():
+        job_id = new_id()
+        document = task.as_job(f"{read.name[:_SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
+        read_job = partial(definitions.parse, document, tenant=tenant, now=now, kinds=kinds)
+        if columns := errors.collect(read_job, under=f"tasks.{key}"):
+            jobs[key] = Job(
+                id=job_id, tenant=tenant, created_at=now, updated_at=now, **columns | {"next_fire_at": None}
+            )
+    errors.finish()
+    return jobs
+
+
+def _write_version(workflow: Workflow, draft: _Draft) -> None:
+    for job in draft.jobs.values():
+        job.workflow_id = workflow.id
+    for job_type in sorted({job.job_type for job in draft.jobs.values()}):
+        hold_type(job_type)
+    version = WorkflowVersion.objects.create(
+        workflow=workflow,
+        number=workflow.version,
+        definition=draft.written,
+        task_count=len(draft.jobs),
+        halts=draft.read.on_failure == "halt",
+        max_parallel=draft.read.max_parallel,
+        created_at=workflow.updated_at,
+    )
+    whens = {key: task.when for key, task in draft.read.tasks.items()}
+    if taken := store.insert_graph(version, whens=whens, edges=draft.edges, jobs=draft.jobs):
+        raise Conflict(
+            f"A job has the name that task {min(taken)} would have: {draft.jobs[min(taken)].name}."
+        )

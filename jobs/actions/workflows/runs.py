@@ -1,0 +1,104 @@
+"""Begin, read, cancel and retry runs of workflows (ADR 32)."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from jobs.actions.jobs import parse_id
+from jobs.actions.workflows.definitions import find_version, find_workflow
+from jobs.core.errors import Conflict, NotFound
+from jobs.core.json_rules import check_json
+from jobs.core.workflows.states import RunState
+from jobs.models import Change, Workflow, WorkflowRun
+from jobs.shapes.workflow.run import OneRun
+from jobs.store import db, trail
+from jobs.store import workflows as store
+from jobs.wakeups import wake_beats
+from tenants.models import Tenant
+
+
+def run_workflow(*, tenant: Tenant, workflow_id: UUID | str, run_input: object = None) -> WorkflowRun:
+    """Begin a run of the present version. Not idempotent: every call is another run.
+
+    Raises ``InvalidInput`` (``input``), ``NotFound``.
+    """
+    check_json(run_input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
+    while True:
+        workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
+        version = find_version(workflow, workflow.version)
+        with db.atomic():
+            run_id = store.begin_run(
+                workflow_id=workflow.id, version_id=version.id, tasks=version.task_count, run_input=run_input
+            )
+            if run_id is not None:
+                _note(workflow, Change.Action.RUN, {"run": [None, str(run_id)]})
+                wake_beats()
+                return runs_of(tenant).get(id=run_id)
+        # It is deleted, or another run has this very microsecond; the clock moves on.
+
+
+def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """Start nothing more of a run, end what waits and ask what runs to stop. May be repeated.
+
+    Commits in two steps: call it outside a transaction (``store.workflows.cancel_run`` says why). Raises ``Conflict``
+    of a run that has ended otherwise, ``NotFound``.
+    """
+    found = find_run(tenant=tenant, run_id=run_id)
+    done = store.cancel_run(run_id=found.id, tenant_id=tenant.id)
+    run = runs_of(tenant).get(id=found.id)
+    if not done and not run.cancel_requested:
+        raise Conflict(f"The run has ended already: it is {run.state}.")
+    if done and not found.cancel_requested:
+        _note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
+    return run
+
+
+def retry_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """Let a run that failed, or was cancelled, go on from what did not succeed: those tasks and all downstream of them.
+
+    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, ``NotFound``.
+    """
+    found = find_run(tenant=tenant, run_id=run_id)
+    with db.atomic():
+        done = store.retry_run(run_id=found.id, tenant_id=tenant.id)
+        run = runs_of(tenant).get(id=found.id)
+        if not done:
+            has = "has not ended" if run.state == RunState.RUNNING else "has nothing to retry"
+            raise Conflict(f"The run {has}: it is {run.state}.")
+        _note(run.workflow, Change.Action.REPLAYED, {"run": [None, str(run.id)]})
+        wake_beats()
+    return run
+
+
+def runs_of(tenant: Tenant) -> QuerySet[WorkflowRun]:
+    return WorkflowRun.objects.filter(tenant=tenant).select_related("workflow", "version")
+
+
+def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """A run of the tenant's, be its workflow deleted or not. Raises ``NotFound``."""
+    found = runs_of(tenant).filter(id=parse_id(run_id, "workflow run")).first()
+    if found is None:
+        raise NotFound("There is no such workflow run.")
+    return found
+
+
+def representation(run: WorkflowRun) -> dict[str, Any]:
+    """A run with its tasks, as the API shows it."""
+    tasks = [row._asdict() for row in store.task_runs(run.id)]
+    unfinished = {task["task"] for task in tasks if task["finished_at"] is None}
+    for task in tasks:
+        waits = task["state"] == "waiting"
+        task["waits_for"] = [each["task"] for each in task["after"] if waits and each["task"] in unfinished]
+    return OneRun.of(run, tasks=tasks, workflow_name=run.workflow.name, version=run.version.number)
+
+
+def _note(workflow: Workflow, action: Change.Action, changes: dict[str, Any]) -> None:
+    trail.note(
+        tenant_id=workflow.tenant_id,
+        kind=Change.Kind.WORKFLOW,
+        object_id=workflow.id,
+        name=workflow.name,
+        action=action,
+        changes=changes,
+    )

@@ -1,0 +1,1 @@
+"""``/workflows`` and ``/workflow-runs`` (ADR 32)."""

@@ -1,0 +1,137 @@
+"""``/workflows``: definitions and their versions."""
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.workflows import definitions as actions
+from jobs.api.calls.preconditions import expected_version
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import ETAG, IF_MATCH, Many, endpoint
+from jobs.api.views.base import Endpoint
+from jobs.models import Workflow, WorkflowVersion
+from jobs.selection.filters import WorkflowFilter
+from jobs.shapes.workflow.definition import WorkflowDefinition
+from jobs.shapes.workflow.run import OneVersion, OneWorkflow, VersionShape, WorkflowShape
+
+
+def answer(workflow: Workflow, status: int = 200) -> Response:
+    """A workflow with its present definition, and its version as the ETag."""
+    headers = {"ETag": f'"{workflow.version}"'}
+    if status == 201:
+        headers["Location"] = reverse("workflow", args=[workflow.id])
+    present = actions.find_version(workflow, workflow.version)
+    shown = OneWorkflow.of(workflow, definition=present.definition)
+    return Response(shown, status=status, headers=headers)
+
+
+class WorkflowsView(Endpoint):
+    queryset = Workflow.objects.none()
+    shows = WorkflowShape
+    filterset_class = WorkflowFilter
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List workflows, newest first", responses={200: Many(WorkflowShape)}, operation_id="workflows_list"
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(actions.workflows_of(self.tenant))
+
+    @endpoint(
+        "Create a workflow",
+        request=WorkflowDefinition,
+        responses={201: OneWorkflow},
+        parameters=[ETAG],
+        operation_id="workflows_create",
+    )
+    def post(self, request: Request) -> Response:
+        return answer(actions.create_workflow(tenant=self.tenant, definition=self.body()), 201)
+
+
+class WorkflowView(Endpoint):
+    @endpoint(
+        "Read a workflow",
+        responses={200: OneWorkflow},
+        problems=(404,),
+        parameters=[ETAG],
+        operation_id="workflows_read",
+    )
+    def get(self, request: Request, workflow_id: UUID) -> Response:
+        return answer(actions.find_workflow(tenant=self.tenant, workflow_id=workflow_id))
+
+    @endpoint(
+        "Replace a workflow's whole definition; makes a new version, and runs stay on theirs",
+        request=WorkflowDefinition,
+        responses={200: OneWorkflow},
+        problems=(404, 412, 428),
+        parameters=[ETAG, IF_MATCH],
+        operation_id="workflows_replace",
+    )
+    def put(self, request: Request, workflow_id: UUID) -> Response:
+        version = expected_version(request, tenant=self.tenant)
+        return answer(
+            actions.edit_workflow(
+                tenant=self.tenant,
+                workflow_id=workflow_id,
+                definition=self.body(),
+                expected_version=version,
+            )
+        )
+
+    @endpoint(
+        "Delete a workflow of which nothing runs; its runs stay until retention",
+        responses={204: None},
+        problems=(404, 412, 428),
+        parameters=[IF_MATCH],
+        operation_id="workflows_delete",
+    )
+    def delete(self, request: Request, workflow_id: UUID) -> Response:
+        version = expected_version(request, tenant=self.tenant)
+        actions.delete_workflow(tenant=self.tenant, workflow_id=workflow_id, expected_version=version)
+        return Response(status=204)
+
+
+class VersionsView(Endpoint):
+    queryset = WorkflowVersion.objects.none()
+    shows = VersionShape
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List a workflow's versions, newest first",
+        responses={200: Many(VersionShape)},
+        problems=(404,),
+        operation_id="workflows_versions",
+    )
+    def get(self, request: Request, workflow_id: UUID) -> Response:
+        workflow = actions.find_workflow(tenant=self.tenant, workflow_id=workflow_id)
+        return self.page_of(WorkflowVersion.objects.filter(workflow=workflow).defer("definition"))
+
+
+class VersionView(Endpoint):
+    @endpoint(
+        "Read a version of a workflow",
+        responses={200: OneVersion},
+        problems=(404,),
+        operation_id="workflows_version",
+    )
+    def get(self, request: Request, workflow_id: UUID, number: int) -> Response:
+        workflow = actions.find_workflow(tenant=self.tenant, workflow_id=workflow_id)
+        return Response(OneVersion.of(actions.find_version(workflow, number)))
+
+
+class RestoreView(Endpoint):
+    @endpoint(
+        "Make what a workflow was at a version its next one",
+        responses={200: OneWorkflow},
+        problems=(404, 412),
+        parameters=[ETAG, IF_MATCH],
+        operation_id="workflows_restore",
+    )
+    def post(self, request: Request, workflow_id: UUID, number: int) -> Response:
+        self.refuse_body()
+        version = expected_version(request, tenant=self.tenant)
+        wanted: dict[str, Any] = {"workflow_id": workflow_id, "number": number}
+        return answer(actions.restore_version(tenant=self.tenant, expected_version=version, **wanted))

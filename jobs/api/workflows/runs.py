@@ -1,0 +1,90 @@
+"""``/workflow-runs``, and how one begins."""
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from jobs.actions.workflows import runs as actions
+from jobs.api.pagination import IdCursorPagination
+from jobs.api.schema import Many, endpoint
+from jobs.api.views.base import Endpoint
+from jobs.models import WorkflowRun
+from jobs.selection.filters import WorkflowRunFilter
+from jobs.shapes.workflow.run import OneRun, RunRequest, RunShape
+
+
+class WorkflowRunsView(Endpoint):
+    """The runs of all workflows."""
+
+    queryset = WorkflowRun.objects.none()
+    shows = RunShape
+    filterset_class = WorkflowRunFilter
+    pagination_class = IdCursorPagination
+
+    @endpoint(
+        "List runs of workflows, newest first",
+        responses={200: Many(RunShape)},
+        operation_id="workflow_runs_list",
+    )
+    def get(self, request: Request) -> Response:
+        return self.page_of(actions.runs_of(self.tenant))
+
+    def present(self, row: Any) -> Any:
+        return RunShape.of(row, workflow_name=row.workflow.name, version=row.version.number)
+
+
+class RunWorkflowView(Endpoint):
+    @endpoint(
+        "Run a workflow now",
+        request=RunRequest,
+        responses={201: OneRun},
+        problems=(404,),
+        operation_id="workflows_run",
+    )
+    def post(self, request: Request, workflow_id: UUID) -> Response:
+        wanted = RunRequest.read(self.body())
+        run = actions.run_workflow(tenant=self.tenant, workflow_id=workflow_id, run_input=wanted.input)
+        headers = {"Location": reverse("workflow-run", args=[run.id])}
+        return Response(actions.representation(run), status=201, headers=headers)
+
+
+class WorkflowRunView(Endpoint):
+    @endpoint(
+        "Read a run, with its tasks and what each waits for",
+        responses={200: OneRun},
+        problems=(404,),
+        operation_id="workflow_runs_read",
+    )
+    def get(self, request: Request, run_id: UUID) -> Response:
+        return Response(actions.representation(actions.find_run(tenant=self.tenant, run_id=run_id)))
+
+
+class CancelRunView(Endpoint):
+    #: It commits twice, and may be repeated as it is.
+    keyed = False
+
+    @endpoint(
+        "Start nothing more of a run, and ask what runs of it to stop; may be repeated",
+        responses={200: OneRun},
+        problems=(404, 409),
+        keyed=False,
+        operation_id="workflow_runs_cancel",
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(actions.representation(actions.cancel_run(tenant=self.tenant, run_id=run_id)))
+
+
+class RetryRunView(Endpoint):
+    @endpoint(
+        "Let a run that failed go on from what did not succeed, and all downstream of that",
+        responses={200: OneRun},
+        problems=(404, 409),
+        operation_id="workflow_runs_retry",
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(actions.representation(actions.retry_run(tenant=self.tenant, run_id=run_id)))

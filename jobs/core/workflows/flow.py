@@ -1,0 +1,172 @@
+"""Data flow: the values that a task's payload takes from what came before it (ADR 32).
+
+``{"$from": "extract.result.rows"}`` stands for a value within a payload, whose type is kept. It names the result of a
+task upstream, ``workflow.input`` or ``run.scheduled_for``; names and positions (from 0) lead further into the first
+two. That is all of the language.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any, NamedTuple, TypeVar
+
+from jobs.core.workflows.graph import Edge
+
+T = TypeVar("T")
+FROM = "$from"
+#: So many values one payload may take; each is as large as a result may be.
+MAX_REFERENCES = 32
+_SHAPE = "Must be like extract.result.rows, workflow.input.day or run.scheduled_for."
+#: As some write the place of an element: ``rows[0]``.
+_POSITION = re.compile(r"\[(\d+)\]")
+#: Of a secret's placeholder (jobs.handlers.placeholders), which is also left where a result held the secret itself.
+_PLACEHOLDER = "{{secret:"
+
+
+class Reference(NamedTuple):
+    """``what`` a ``source`` has (a task, ``workflow`` or ``run``), and a ``path`` that leads further into it."""
+
+    source: str
+    what: str
+    path: tuple[str, ...]
+
+    @classmethod
+    def read(cls, text: object) -> "Reference":
+        """Raises ``ValueError``."""
+        source, what, *path = text.split(".") if isinstance(text, str) and text.count(".") else ("", "")
+        found = cls(source, what, tuple(path))
+        fits = source and (what == "result" or found.of_input or found == ("run", "scheduled_for", ()))
+        if not fits or "" in path:
+            raise ValueError(_SHAPE)
+        return found
+
+    @property
+    def of_input(self) -> bool:
+        return (self.source, self.what) == ("workflow", "input")
+
+    @property
+    def task(self) -> str | None:
+        """The task whose result it is; None: it is the run's or the input's."""
+        return self.source if self.what == "result" else None
+
+    def __str__(self) -> str:
+        return ".".join((self.source, self.what, *self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Stands in the place of a payload whose values cannot be had: why not."""
+
+    why: str
+
+
+def references(payload: object) -> set[Reference]:
+    """All that a sound payload takes."""
+    return {Reference.read(value[FROM]) for _, value in _each(payload, "")}
+
+
+def faults(payloads: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, str]:
+    """What is wrong with the references in these tasks' payloads, by ``tasks.<key>.payload.<place>``; empty: nothing.
+
+    The graph must be sound.
+    """
+    found: dict[str, str] = {}
+    upstream: dict[str, set[str]] = {}
+    for key, payload in payloads.items():
+        places = list(_each(payload, f"tasks.{key}.payload"))
+        if len(places) > MAX_REFERENCES:
+            found[f"tasks.{key}.payload"] = (
+                f"Must take at most {MAX_REFERENCES} values from elsewhere, not {len(places):,}."
+            )
+            continue
+        for place, value in places:
+            upstream = upstream or _upstream(payloads, edges)
+            if wrong := _fault(
+                value, whole=value is payload, key=key, upstream=upstream[key], known=payloads
+            ):
+                found[place] = wrong
+    return found
+
+
+def _fault(
+    value: Mapping[str, Any], *, whole: bool, key: str, upstream: set[str], known: Mapping[str, object]
+) -> str:
+    if whole:
+        return f"{FROM} stands for a value within a payload, not for all of it."
+    if len(value) > 1:
+        return f"{FROM} stands alone in its object."
+    try:
+        reference = Reference.read(value[FROM])
+    except ValueError as error:
+        return str(error)
+    if reference.task is None or reference.task in upstream:
+        return ""
+    if reference.task not in known:
+        return f"{reference}: there is no task {reference.task}."
+    return f"{reference}: {reference.task} is not upstream of {key}, so it need not have ended before."
+
+
+def _upstream(keys: Iterable[str], edges: Sequence[Edge]) -> dict[str, set[str]]:
+    """The tasks before each task, however far."""
+    before: dict[str, list[str]] = {key: [] for key in keys}
+    for edge in edges:
+        before[edge.after].append(edge.before)
+    found: dict[str, set[str]] = {}
+    for key in TopologicalSorter(before).static_order():
+        found[key] = set(before[key]).union(*(found[one] for one in before[key]))
+    return found
+
+
+def without_taken(errors: Mapping[str, T], payload: object) -> dict[str, T]:
+    """Of what a job type finds wrong with a payload, by ``payload.<place>``, all that is not about a value to come."""
+    places = tuple(f"{place}." for place, _ in _each(payload, "payload"))
+    return {
+        field: told
+        for field, told in errors.items()
+        if not (_POSITION.sub(r".\1", field) + ".").startswith(places)
+    }
+
+
+def filled(payload: object, values: Mapping[Reference, Any]) -> Any:
+    """The payload with the values in their places: a copy, or an ``Unresolved`` that names the path.
+
+    Refused is a value that holds a secret's placeholder: whoever a task calls could else have any secret sent.
+    """
+    for reference in references(payload):
+        if reference not in values:
+            return Unresolved(f"There is nothing at {reference}.")
+        if _holds_secret(values[reference]):
+            return Unresolved(
+                f"The value at {reference} holds a placeholder of a secret, which is never taken over."
+            )
+    return _filled(payload, values)
+
+
+def _filled(value: Any, values: Mapping[Reference, Any]) -> Any:
+    if isinstance(value, dict):
+        if FROM in value:
+            return values[Reference.read(value[FROM])]
+        return {name: _filled(inner, values) for name, inner in value.items()}
+    return [_filled(inner, values) for inner in value] if isinstance(value, list) else value
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, str):
+        return _PLACEHOLDER in value
+    if isinstance(value, dict):
+        return any(_holds_secret(name) or _holds_secret(inner) for name, inner in value.items())
+    return isinstance(value, list) and any(map(_holds_secret, value))
+
+
+def _each(value: object, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object that names a source, with its place. Recursion is bounded: ``check_json`` has bounded the depth."""
+    if isinstance(value, dict):
+        if FROM in value:
+            yield place, value
+            return
+        for name, inner in value.items():
+            yield from _each(inner, f"{place}.{name}")
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from _each(inner, f"{place}.{position}")

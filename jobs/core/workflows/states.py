@@ -1,0 +1,82 @@
+"""The state machines of workflow runs and task runs: the table that SQL and docs are held to, as ``core.states`` is."""
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class TaskRunState(StrEnum):
+    #: Not all is known of the tasks before it.
+    WAITING = "waiting"
+    #: May start; the run's ``max_parallel`` holds it.
+    READY = "ready"
+    #: Has its trigger, which says all else.
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.STARTED)
+#: Why a task run was skipped: no condition of its edges can be met any more; a task failed and the workflow halts.
+SKIP_REASONS = ("upstream", "halted")
+
+
+class Condition(StrEnum):
+    """When an edge is met. ``on_finished`` is met however the task before ended, skipped included."""
+
+    ON_SUCCESS = "on_success"
+    ON_FAILURE = "on_failure"
+    ON_FINISHED = "on_finished"
+
+
+class When(StrEnum):
+    """How many of its incoming edges a task needs, and what an edge that names no condition asks for."""
+
+    ALL_SUCCESS = "all_success"
+    ALL_FINISHED = "all_finished"
+    ANY_SUCCESS = "any_success"
+    ANY_FAILURE = "any_failure"
+
+    @property
+    def needs_all(self) -> bool:
+        return self in (When.ALL_SUCCESS, When.ALL_FINISHED)
+
+    @property
+    def usual_condition(self) -> Condition:
+        if self is When.ALL_FINISHED:
+            return Condition.ON_FINISHED
+        return Condition.ON_FAILURE if self is When.ANY_FAILURE else Condition.ON_SUCCESS
+
+
+#: Verb -> pairs of states. A retry lets a run go on that ended without success.
+RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
+    "begin": frozenset({("-", RunState.RUNNING)}),
+    "end": frozenset(
+        (RunState.RUNNING, end) for end in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+    ),
+    "retry": frozenset({(RunState.FAILED, RunState.RUNNING), (RunState.CANCELLED, RunState.RUNNING)}),
+}
+S = TaskRunState
+#: Verb -> pairs of states. ``plan`` makes a task run with its run; ``end`` follows its trigger's end; ``again`` is of a
+#: run that is retried.
+TASK_RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
+    "plan": frozenset({("-", S.WAITING), ("-", S.READY)}),
+    "ready": frozenset({(S.WAITING, S.READY)}),
+    "start": frozenset({(S.READY, S.STARTED)}),
+    "end": frozenset({(S.STARTED, S.SUCCEEDED), (S.STARTED, S.FAILED), (S.STARTED, S.CANCELLED)}),
+    "skip": frozenset({(S.WAITING, S.SKIPPED)}),
+    "cancel": frozenset({(S.WAITING, S.CANCELLED), (S.READY, S.CANCELLED)}),
+    "again": frozenset(
+        (end, begin)
+        for end in (S.SUCCEEDED, S.FAILED, S.SKIPPED, S.CANCELLED)
+        for begin in (S.WAITING, S.READY)
+    ),
+}
+del S

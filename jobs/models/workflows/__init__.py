@@ -1,0 +1,1 @@
+"""Workflows: definitions and their versions; runs and task runs (ADR 32)."""

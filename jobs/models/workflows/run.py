@@ -1,0 +1,97 @@
+"""WorkflowRun and TaskRun: what becomes of a version each time it runs (ADR 32)."""
+
+from django.db import models
+from django.db.models import Q
+
+from jobs.core.workflows.states import UNFINISHED_TASK_RUNS, RunState, TaskRunState
+from jobs.models.fields import TransactionId, choices, new_id, one_of, times_in_range
+from jobs.models.workflows.definition import Workflow, WorkflowVersion
+from tenants.models import Tenant
+
+
+class WorkflowRun(models.Model):
+    """One run. Its row is the lock under which tasks become ready, start and are skipped, and the run ends.
+
+    ``scheduled_for`` is its own among the runs of the workflow, so that a task's triggers are one an instant, too.
+    ``halted``: a task failed, and the workflow halts.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    workflow = models.ForeignKey(Workflow, on_delete=models.PROTECT, related_name="runs", db_index=False)
+    version = models.ForeignKey(WorkflowVersion, on_delete=models.PROTECT, related_name="+", db_index=False)
+    state = models.CharField(max_length=16, choices=choices(RunState))
+    input = models.JSONField(null=True)
+    scheduled_for = models.DateTimeField()
+    halted = models.BooleanField(default=False, db_default=False)
+    cancel_requested = models.BooleanField(default=False, db_default=False)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("workflow", "scheduled_for"), name="workflowrun_one_an_instant"),
+            models.CheckConstraint(condition=one_of("state", RunState), name="workflowrun_state_known"),
+            models.CheckConstraint(
+                condition=Q(state="running", finished_at__isnull=True)
+                | ~Q(state="running") & Q(finished_at__isnull=False),
+                name="workflowrun_ended_is_stamped",
+            ),
+            models.CheckConstraint(
+                condition=times_in_range("scheduled_for", "created_at", "finished_at"),
+                name="workflowrun_times_in_range",
+            ),
+        )
+        indexes = (
+            # GET /workflow-runs: of all workflows, and of one.
+            models.Index(fields=("tenant", "-id"), name="workflowrun_of_tenant"),
+            models.Index(fields=("workflow", "-id"), name="workflowrun_of_workflow"),
+            # A workflow that runs cannot be deleted.
+            models.Index(fields=("workflow",), condition=Q(state="running"), name="workflowrun_running"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.scheduled_for:%Y-%m-%d %H:%M:%S} {self.state}"
+
+
+class TaskRun(models.Model):
+    """One task in one run. Its trigger, once it is started, has the same id: there can be no second one.
+
+    ``undecided``: incoming edges of which the task before has not ended; ``met``: those that are met. ``exempt``: it
+    handles a failure, or comes after a task that does, so it starts in a run that halts. ``unsettled``: the
+    transaction that ended it, until what follows from its end is done, in that same transaction.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    run = models.ForeignKey(WorkflowRun, on_delete=models.PROTECT, related_name="task_runs", db_index=False)
+    task = models.PositiveIntegerField()
+    state = models.CharField(max_length=16, choices=choices(TaskRunState))
+    reason = models.CharField(max_length=32, blank=True, default="", db_default="")
+    undecided = models.PositiveIntegerField()
+    met = models.PositiveIntegerField(default=0, db_default=0)
+    exempt = models.BooleanField(default=False, db_default=False)
+    unsettled = TransactionId(null=True, editable=False)
+    ready_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            # carillon_settle_run: the task runs of a run, and those after one that ended.
+            models.UniqueConstraint(fields=("run", "task"), name="taskrun_one_a_task"),
+            models.CheckConstraint(condition=one_of("state", TaskRunState), name="taskrun_state_known"),
+        )
+        indexes = (
+            # carillon_settle_tasks, carillon_settle_run: what this transaction ended.
+            models.Index(
+                fields=("unsettled", "run"), condition=Q(unsettled__isnull=False), name="taskrun_unsettled"
+            ),
+            # carillon_settle_run: what may start, how many are started, whether the run is over.
+            models.Index(
+                fields=("run", "state"),
+                condition=Q(state__in=[str(state) for state in UNFINISHED_TASK_RUNS]),
+                name="taskrun_unfinished",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"task {self.task} {self.state}"

@@ -1,0 +1,1 @@
+"""Workflows, as they are written and read."""

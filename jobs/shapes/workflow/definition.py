@@ -1,0 +1,66 @@
+"""Workflows as they are written."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from jobs.core.policies import Delivery
+from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
+from jobs.core.workflows.states import Condition, When
+from jobs.shapes.base import Shape
+from jobs.shapes.job import MAX_NAME, Definition
+from jobs.shapes.terms import Between, Line, Text
+
+KEY = r"[a-z][a-z0-9_]{0,62}"
+_Key = Annotated[str, Field(pattern=f"^{KEY}$"), Text(63, pattern=f"^{KEY}$")]
+
+
+class TaskShape(Shape):
+    """A task: what a job has that says what is done, and when it may start."""
+
+    drops_null = True
+    hints = {"schedule": "A task has no schedule: it starts when the tasks before it have ended."}
+    job_type: str
+    """One of GET /job-types."""
+    payload: dict[str, Any] = {}
+    priority: str | None = None
+    timeout_seconds: float | None = None
+    retry_policy: dict[str, Any] | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    when: When = When.ALL_SUCCESS
+    """How many of its incoming edges must be met, and what an edge without a condition asks for."""
+
+    def as_job(self, name: str) -> dict[str, Any]:
+        """The definition of its job, to be read as any other's: a task's fields have the bounds of a job's."""
+        own = {"job_type", "payload", "priority", "timeout_seconds", "retry_policy", "delivery"}
+        return {
+            "name": name,
+            "schedule": {"type": "immediate"},
+            "overlap_policy": "allow",
+            "max_concurrent": 1_000_000,
+            **self.model_dump(mode="json", include=own & Definition.model_fields.keys(), exclude_none=True),
+        }
+
+
+class EdgeShape(Shape):
+    """``after`` waits for ``before``."""
+
+    drops_null = True
+    before: _Key
+    after: _Key
+    on: Condition | None = None
+    """By default the one that suits the ``when`` of ``after``."""
+
+
+class WorkflowDefinition(Shape):
+    """A workflow as it is written."""
+
+    drops_null = True
+    hints = {"": "A workflow is a JSON object."}
+    name: Annotated[str, Line(MAX_NAME)]
+    tasks: Annotated[dict[_Key, TaskShape], Field(json_schema_extra={"maxProperties": MAX_TASKS})]
+    edges: Annotated[list[EdgeShape], Field(json_schema_extra={"maxItems": MAX_EDGES})] = []
+    on_failure: Literal["halt", "continue"] = "halt"
+    """halt: once a task failed, only tasks that handle failures start, and those after them."""
+    max_parallel: Annotated[int, Between(1, MAX_TASKS)] | None = None
+    """How many tasks of one run may be started at once; any number by default."""

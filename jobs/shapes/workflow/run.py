@@ -1,0 +1,92 @@
+"""Workflows and their runs, as they are read."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.core.states import TriggerState
+from jobs.core.workflows.states import Condition, RunState, TaskRunState
+from jobs.shapes.base import Shape, Shown
+from jobs.shapes.workflow.definition import WorkflowDefinition
+
+
+class WorkflowShape(Shown):
+    id: UUID
+    name: str
+    version: int
+    """One higher after every edit."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class OneWorkflow(WorkflowShape):
+    """A workflow with its present definition."""
+
+    definition: WorkflowDefinition
+
+
+class VersionShape(Shown):
+    number: int
+    task_count: int
+    created_at: datetime
+
+
+class OneVersion(VersionShape):
+    """A version of a workflow, as it was written."""
+
+    definition: WorkflowDefinition
+
+
+class RunRequest(Shape):
+    """What a run of a workflow begins with."""
+
+    drops_null = True
+    input: Any = None
+    """Any JSON, as large as a payload may be."""
+
+
+class RunShape(Shown):
+    id: UUID
+    workflow_id: UUID
+    workflow_name: str
+    version: int
+    """Of the workflow, on which the run stays."""
+    state: RunState
+    input: Any
+    scheduled_for: datetime
+    cancel_requested: bool
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class EdgeBefore(Shown):
+    """An edge, seen from the task after it."""
+
+    task: str
+    on: Condition
+
+
+class TaskRunShape(Shown):
+    """A task in a run. Once it has started it is a trigger: its attempts are at /triggers/{trigger_id}."""
+
+    task: str
+    state: TaskRunState
+    reason: str
+    """Why it was skipped: upstream, or halted."""
+    after: list[EdgeBefore]
+    waits_for: list[str]
+    """Of a waiting task: those before it that have not ended."""
+    ready_at: datetime | None
+    finished_at: datetime | None
+    trigger_id: UUID | None
+    trigger_state: TriggerState | None
+    due_at: datetime | None
+    """When its trigger starts, or is tried again."""
+    started_at: datetime | None
+    attempt_count: int | None
+
+
+class OneRun(RunShape):
+    """A run with its tasks, in the order in which its version names them."""
+
+    tasks: list[TaskRunShape]

@@ -1,0 +1,179 @@
+-- Workflows (ADR 32). What follows from the end of a task is decided by functions of migration 0009.
+
+-- name: insert_graph
+-- Write the tasks and edges of a version, by their numbers.
+WITH tasks AS (
+    INSERT INTO jobs_workflowtask (version_id, number, key, job_id, needs_all, incoming)
+    SELECT %(version_id)s::uuid, t.number, t.key, t.job_id, t.needs_all, t.incoming
+    FROM unnest(%(numbers)s::int[], %(keys)s::text[], %(job_ids)s::uuid[], %(needs_all)s::boolean[], %(incoming)s::int[])
+        AS t(number, key, job_id, needs_all, incoming)
+)
+INSERT INTO jobs_workflowedge (version_id, before, after, condition)
+SELECT %(version_id)s::uuid, e.before, e.after, e.condition
+FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(before, after, condition);
+
+-- name: begin
+-- Begin a run of a workflow's present version, with a task run for each task; none where the workflow is deleted, or has
+-- a run of that instant. %(ids)s: as many as the version has tasks, which the caller has read.
+-- transition of runs: - -> running
+-- transition of task runs: - -> waiting, ready
+-- locks: the workflow's row, waits (request)
+-- index: primary keys
+-- returns: id, scheduled_for
+WITH run AS (
+    INSERT INTO jobs_workflowrun (id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at)
+    SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
+           coalesce(%(scheduled_for)s::timestamptz, carillon_clock()), carillon_clock()
+    FROM (SELECT * FROM jobs_workflow WHERE id = %(workflow_id)s AND deleted_at IS NULL FOR KEY SHARE) w
+        JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.id = %(version_id)s
+    ON CONFLICT (workflow_id, scheduled_for) DO NOTHING
+    RETURNING id, version_id, scheduled_for
+), planned AS (
+    INSERT INTO jobs_taskrun (id, run_id, task, state, undecided, ready_at)
+    SELECT i.id, run.id, t.number, CASE t.incoming WHEN 0 THEN 'ready' ELSE 'waiting' END, t.incoming,
+           CASE t.incoming WHEN 0 THEN carillon_clock() END
+    FROM run JOIN jobs_workflowtask t ON t.version_id = run.version_id
+        JOIN unnest(%(ids)s::uuid[]) WITH ORDINALITY AS i(id, nth) ON i.nth = t.number + 1
+)
+SELECT id, scheduled_for FROM run;
+
+-- name: settle
+-- Start what may start of a run, and end it if nothing is left.
+-- locks: the run's row, waits (request)
+SELECT carillon_settle_run(%(id)s);
+
+-- name: started
+-- The triggers of a run that have not ended.
+-- index: taskrun_unfinished
+-- returns: id
+SELECT id FROM jobs_taskrun WHERE run_id = %(id)s AND state = 'started' ORDER BY id;
+
+-- name: begin_cancel
+-- From here on nothing of the run starts. A worker holds the row of its trigger when it comes for the run's row at its
+-- commit, so triggers are cancelled in a transaction after this one.
+-- locks: the run's row, waits (request)
+-- returns: id, if it had not ended
+UPDATE jobs_workflowrun SET cancel_requested = true
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
+RETURNING id;
+
+-- name: cancel_waiting
+-- End what has not started.
+-- transition of task runs: waiting, ready -> cancelled
+-- locks: rows of task runs, held by begin_cancel's lock of the run
+-- index: taskrun_unfinished
+UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at = carillon_clock(),
+                        unsettled = pg_current_xact_id()
+WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
+
+-- name: begin_retry
+-- A run that failed, or was cancelled, goes on.
+-- transition of runs: failed, cancelled -> running
+-- locks: the run's row, waits (request)
+-- returns: id, version_id
+UPDATE jobs_workflowrun SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('failed', 'cancelled')
+RETURNING id, version_id;
+
+-- name: reset
+-- Send back what failed, was cancelled or was skipped since the workflow halts, and all tasks downstream of it. The ends
+-- of other tasks right before them are to be settled once more: they decide the edges again.
+-- transition of task runs: succeeded, failed, skipped, cancelled -> waiting, ready
+-- locks: rows of task runs, held by begin_retry's lock of the run
+-- index: taskrun_one_a_task, primary keys
+WITH RECURSIVE again(task) AS (
+    SELECT task FROM jobs_taskrun
+    WHERE run_id = %(id)s AND (state IN ('failed', 'cancelled') OR state = 'skipped' AND reason = 'halted')
+    UNION
+    SELECT e.after FROM again JOIN jobs_workflowedge e ON e.version_id = %(version_id)s AND e.before = again.task
+), back AS (
+    UPDATE jobs_taskrun r SET
+        state = CASE t.incoming WHEN 0 THEN 'ready' ELSE 'waiting' END, reason = '', undecided = t.incoming, met = 0,
+        exempt = false, ready_at = CASE t.incoming WHEN 0 THEN carillon_clock() END, finished_at = NULL
+    FROM jobs_workflowtask t
+    WHERE r.run_id = %(id)s AND r.task = ANY(ARRAY(SELECT task FROM again))
+      AND t.version_id = %(version_id)s AND t.number = r.task
+)
+UPDATE jobs_taskrun SET unsettled = pg_current_xact_id()
+WHERE run_id = %(id)s AND task <> ALL(ARRAY(SELECT task FROM again)) AND task = ANY(ARRAY(
+    SELECT e.before FROM jobs_workflowedge e
+    WHERE e.version_id = %(version_id)s AND e.after = ANY(ARRAY(SELECT task FROM again))));
+
+-- name: values
+-- What payloads of claimed tasks take from elsewhere, each for its trigger: of a task upstream that succeeded the result,
+-- of its run the input or the instant. What there is not is left out.
+-- index: primary keys, taskrun_one_a_task
+-- returns: nth (from 1), value, scheduled_for
+SELECT w.nth, found.value, run.scheduled_for
+FROM unnest(%(ids)s::uuid[], %(sources)s::text[], %(whats)s::text[], %(paths)s::jsonb[])
+         WITH ORDINALITY AS w(id, source, what, path, nth), LATERAL (
+    SELECT run_id FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
+    SELECT id, version_id, input, scheduled_for FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL (
+    SELECT CASE w.what
+        WHEN 'input' THEN run.input
+        WHEN 'scheduled_for' THEN 'true'::jsonb
+        ELSE (
+            SELECT t.result
+            FROM jobs_workflowtask k
+                JOIN jobs_taskrun p ON p.run_id = run.id AND p.task = k.number AND p.state = 'succeeded'
+                JOIN jobs_trigger t ON t.id = p.id
+            WHERE k.version_id = run.version_id AND k.key = w.source)
+        END #> ARRAY(SELECT jsonb_array_elements_text(w.path)) AS value OFFSET 0) found
+WHERE found.value IS NOT NULL;
+
+-- name: task_runs
+-- The tasks of a run, each with what comes before it and with its trigger, once it has one that retention has not dropped.
+-- index: primary keys, taskrun_one_a_task
+-- returns: one row a task, in the order of the version
+SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
+       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count
+FROM jobs_workflowrun run
+    JOIN jobs_workflowtask t ON t.version_id = run.version_id
+    JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number
+    LEFT JOIN (
+        SELECT e.version_id, e.after AS number,
+               jsonb_agg(jsonb_build_object('task', b.key, 'on', e.condition) ORDER BY e.before) AS after
+        FROM jobs_workflowedge e JOIN jobs_workflowtask b ON b.version_id = e.version_id AND b.number = e.before
+        WHERE e.version_id = (SELECT version_id FROM jobs_workflowrun WHERE id = %(id)s)
+        GROUP BY e.version_id, e.after) e ON e.number = t.number
+    LEFT JOIN jobs_trigger f ON f.id = r.id
+WHERE run.id = %(id)s
+ORDER BY t.number;
+
+-- name: purge_runs
+-- Drop runs that ended before the retention began, with their task runs, a bounded number at a time.
+-- locks: rows of runs, SKIP LOCKED
+-- index: primary key (UUIDv7 ids follow time), taskrun_one_a_task
+-- returns: id
+WITH gone AS MATERIALIZED (
+    SELECT id FROM jobs_workflowrun
+    WHERE id < %(before_id)s::uuid AND finished_at < carillon_now() - %(retention)s
+    ORDER BY id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), tasks AS (
+    DELETE FROM jobs_taskrun WHERE run_id = ANY(ARRAY(SELECT id FROM gone))
+)
+DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;
+
+-- name: purge_deleted
+-- Drop workflows that were deleted before the retention began and have no runs left, with their versions, a bounded number
+-- at a time. Their hidden jobs are then dropped as all deleted jobs are.
+-- locks: rows of workflows, SKIP LOCKED
+-- index: workflow_deleted, workflowrun_of_workflow, workflowversion_numbered, primary keys
+-- returns: id
+WITH gone AS MATERIALIZED (
+    SELECT id FROM jobs_workflow w
+    WHERE deleted_at < carillon_now() - %(retention)s
+      AND (SELECT r.id FROM jobs_workflowrun r WHERE r.workflow_id = w.id LIMIT 1) IS NULL
+    ORDER BY deleted_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), versions AS MATERIALIZED (
+    SELECT id FROM jobs_workflowversion WHERE workflow_id = ANY(ARRAY(SELECT id FROM gone))
+), edges AS (
+    DELETE FROM jobs_workflowedge WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
+), tasks AS (
+    DELETE FROM jobs_workflowtask WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
+), dropped AS (
+    DELETE FROM jobs_workflowversion WHERE id = ANY(ARRAY(SELECT id FROM versions))
+)
+DELETE FROM jobs_workflow WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;

@@ -1,0 +1,116 @@
+"""Write versions; begin, cancel and retry runs."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from jobs.core.workflows.graph import Edge
+from jobs.core.workflows.states import When
+from jobs.models import Job, WorkflowVersion
+from jobs.models.fields import new_id, new_ids
+from jobs.store import db, lifecycle
+from jobs.store import jobs as job_store
+from jobs.store.purge import first_id_within
+
+_SQL = db.queries("workflows")
+
+
+def insert_graph(
+    version: WorkflowVersion, *, whens: Mapping[str, When], edges: Sequence[Edge], jobs: Mapping[str, Job]
+) -> set[str]:
+    """Write the tasks, edges and hidden jobs of a version, in the caller's transaction.
+
+    Returns the keys of tasks whose jobs' names others have; then the caller is to roll back.
+    """
+    written = job_store.insert(list(jobs.values()))
+    if len(written) < len(jobs):
+        return {key for key, job in jobs.items() if job.id not in written}
+    numbers = {key: number for number, key in enumerate(whens)}
+    incoming = Counter(edge.after for edge in edges)
+    _SQL["insert_graph"](
+        version_id=version.id,
+        numbers=list(numbers.values()),
+        keys=list(numbers),
+        job_ids=[jobs[key].id for key in numbers],
+        needs_all=[when.needs_all for when in whens.values()],
+        incoming=[incoming[key] for key in numbers],
+        befores=[numbers[edge.before] for edge in edges],
+        afters=[numbers[edge.after] for edge in edges],
+        conditions=[edge.meaning(whens).value for edge in edges],
+    )
+    return set()
+
+
+def begin_run(
+    *,
+    workflow_id: UUID,
+    version_id: UUID,
+    tasks: int,
+    run_input: object = None,
+    scheduled_for: datetime | None = None,
+) -> UUID | None:
+    """Begin a run of a version that has so many ``tasks``, and start what waits for nothing. Opens a transaction.
+
+    Returns its id; None: the workflow is deleted, or has a run of that instant (None: of this one).
+    """
+    with db.atomic():
+        rows = _SQL["begin"](
+            id=new_id(),
+            workflow_id=workflow_id,
+            version_id=version_id,
+            ids=new_ids(tasks),
+            input=None if run_input is None else orjson.dumps(run_input).decode(),
+            scheduled_for=scheduled_for,
+        )
+        for row in rows:
+            _SQL["settle"](id=row.id)
+            return UUID(str(row.id))
+    return None
+
+
+def cancel_run(*, run_id: UUID, tenant_id: int) -> bool:
+    """End what waits of a run, and ask what runs to stop. False: it has ended, or is not this tenant's.
+
+    Two transactions: call it in none. A failure between them leaves a run of which nothing starts any more; to call it
+    again cancels the rest.
+    """
+    with db.atomic():
+        if not _SQL["begin_cancel"](id=run_id, tenant_id=tenant_id):
+            return False
+        _SQL["cancel_waiting"](id=run_id)
+        _SQL["settle"](id=run_id)
+    with db.atomic():
+        lifecycle.cancel_many(trigger_ids=[row.id for row in _SQL["started"](id=run_id)], tenant_id=tenant_id)
+    return True
+
+
+def retry_run(*, run_id: UUID, tenant_id: int) -> bool:
+    """Let a run that failed or was cancelled go on: failed tasks, and all that is downstream of them, begin again.
+
+    False: it goes on, succeeded, or is not this tenant's. Opens a transaction.
+    """
+    with db.atomic():
+        for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id):
+            _SQL["reset"](id=row.id, version_id=row.version_id)
+            _SQL["settle"](id=row.id)
+            return True
+    return False
+
+
+def task_runs(run_id: UUID) -> list[Any]:
+    """The tasks of a run, each with what comes before it and with its trigger, once it has one."""
+    return _SQL["task_runs"](id=run_id)
+
+
+def purge_runs(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` runs that ended longer ago than ``retention``. Returns how many."""
+    return len(_SQL["purge_runs"](before_id=first_id_within(retention), retention=retention, limit=limit))
+
+
+def purge_deleted(*, retention: timedelta, limit: int) -> int:
+    """Delete up to ``limit`` workflows deleted longer ago than ``retention`` that have no runs. Returns how many."""
+    return len(_SQL["purge_deleted"](retention=retention, limit=limit))
