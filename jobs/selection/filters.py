@@ -19,8 +19,7 @@ from jobs.core.policies import Priority
 from jobs.core.pull import MARK
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import PHASES, UNFINISHED, AttemptState, JobStatus, TriggerState
-from jobs.core.workflows.states import RunState
-from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger, Workflow, WorkflowRun
+from jobs.models import Attempt, Job, JobLabel, SkippedRange, Trigger
 from jobs.models.fields import first_id_since
 from jobs.selection.columns import called_host, of_last_attempt
 from jobs.shapes.job import MAX_NAME
@@ -247,29 +246,6 @@ class JobFilter(ListFilter):
 
     def by_prefix(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(name__startswith=value)
-
-
-class WorkflowFilter(ListFilter):
-    name = NameFilter(max_length=MAX_NAME, label="The exact name.")
-
-    class Meta:
-        model = Workflow
-        fields: tuple[str, ...] = ()
-
-    def walking(self) -> dict[str, Any]:
-        return self.given()
-
-
-class WorkflowRunFilter(ListFilter):
-    workflow = filters.UUIDFilter(field_name="workflow_id")
-    state = filters.ChoiceFilter(choices=_choices(RunState))
-
-    class Meta:
-        model = WorkflowRun
-        fields: tuple[str, ...] = ()
-
-    def walking(self) -> dict[str, Any]:
-        return {name: value for name, value in self.given().items() if name == "workflow"}
 
 
 class FiringFilter(ListFilter):

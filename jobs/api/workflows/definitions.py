@@ -13,7 +13,7 @@ from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import ETAG, IF_MATCH, Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.models import Workflow, WorkflowVersion
-from jobs.selection.filters import WorkflowFilter
+from jobs.selection.workflows import WorkflowFilter
 from jobs.shapes.workflow.definition import WorkflowDefinition
 from jobs.shapes.workflow.run import OneVersion, OneWorkflow, VersionShape, WorkflowShape
 

@@ -12,7 +12,7 @@ from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.models import WorkflowRun
-from jobs.selection.filters import WorkflowRunFilter
+from jobs.selection.workflows import WorkflowRunFilter
 from jobs.shapes.workflow.run import OneRun, RunRequest, RunShape
 
 
