@@ -12,7 +12,7 @@ from jobs.actions import definition as definitions
 from jobs.actions.jobs import EditedMeanwhile, parse_id
 from jobs.actions.pull.types import Kind, Kinds, hold_type
 from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, QuotaExceeded
-from jobs.core.json_rules import check_json
+from jobs.core.json_rules import check_json, is_same
 from jobs.core.workflows import flow, graph
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import RunState
@@ -128,7 +128,7 @@ def _found(
 
 def _edit(workflow: Workflow, draft: "_Draft") -> None:
     present = find_version(workflow, workflow.version)
-    if present.definition == draft.written:
+    if is_same(present.definition, draft.written):
         return
     if workflow.version >= MAX_VERSIONS:
         raise Conflict(f"A workflow has at most {MAX_VERSIONS:,} versions: create another one instead.")

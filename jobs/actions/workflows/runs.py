@@ -72,7 +72,9 @@ def retry_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
 
 
 def runs_of(tenant: Tenant) -> QuerySet[WorkflowRun]:
-    return WorkflowRun.objects.filter(tenant=tenant).select_related("workflow", "version")
+    """Each with its workflow and its version, but for the definition, which may have megabytes."""
+    runs = WorkflowRun.objects.filter(tenant=tenant).select_related("workflow", "version")
+    return runs.defer("version__definition")
 
 
 def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
