@@ -57,12 +57,15 @@ def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
 def retry_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     """Let a run that failed, or was cancelled, go on from what did not succeed: those tasks and all downstream of them.
 
-    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, ``NotFound``.
+    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, or its workflow is
+    deleted, ``NotFound``.
     """
     found = find_run(tenant=tenant, run_id=run_id)
     with db.atomic():
         done = store.retry_run(run_id=found.id, tenant_id=tenant.id)
         run = runs_of(tenant).get(id=found.id)
+        if not done and run.workflow.deleted_at is not None:
+            raise Conflict("The workflow of this run is deleted.")
         if not done:
             has = "has not ended" if run.state == RunState.RUNNING else "has nothing to retry"
             raise Conflict(f"The run {has}: it is {run.state}.")

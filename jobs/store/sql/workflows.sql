@@ -67,13 +67,15 @@ UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at =
 WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
 
 -- name: begin_retry
--- A run that failed, or was cancelled, goes on.
+-- A run that failed, or was cancelled, goes on, unless its workflow is deleted: its hidden jobs fire no more.
 -- transition of runs: failed, cancelled -> running
--- locks: the run's row, waits (request)
+-- locks: the workflow's row, then the run's, waits (request)
 -- returns: id, version_id
-UPDATE jobs_workflowrun SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false
-WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state IN ('failed', 'cancelled')
-RETURNING id, version_id;
+UPDATE jobs_workflowrun run SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false
+FROM (SELECT id FROM jobs_workflow WHERE id = (SELECT workflow_id FROM jobs_workflowrun WHERE id = %(id)s)
+        AND deleted_at IS NULL FOR KEY SHARE) w
+WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND run.state IN ('failed', 'cancelled') AND w.id = run.workflow_id
+RETURNING run.id, run.version_id;
 
 -- name: reset
 -- Send back what failed, was cancelled or was skipped since the workflow halts, and all tasks downstream of it. The ends
