@@ -9,6 +9,7 @@ from kombu import Queue
 
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import AttemptState, JobStatus, TriggerState
+from jobs.core.workflows.states import Condition, RunState, TaskRunState
 from jobs.telemetry import logging_config
 from jobs.telemetry.traces import traces_config
 from scheduler_project import environment, tracing
@@ -181,6 +182,10 @@ SPECTACULAR_SETTINGS = {
         "JobStatusEnum": list(JobStatus),
         "TriggerStateEnum": list(TriggerState),
         "AttemptStateEnum": list(AttemptState),
+        "RunStateEnum": list(RunState),
+        "TaskRunStateEnum": list(TaskRunState),
+        "ConditionEnum": list(Condition),
+        "OnEnum": "jobs.shapes.notify.ON",
         "TenantStatusEnum": ["active", "suspended", "frozen"],
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
         "ScheduleTypeEnum": list(ScheduleType),
