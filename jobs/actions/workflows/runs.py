@@ -57,8 +57,8 @@ def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
 def retry_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     """Let a run that failed, or was cancelled, go on from what did not succeed: those tasks and all downstream of them.
 
-    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, or its workflow is
-    deleted, ``NotFound``.
+    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, or its workflow
+    is deleted, ``NotFound``.
     """
     found = find_run(tenant=tenant, run_id=run_id)
     with db.atomic():

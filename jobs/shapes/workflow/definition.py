@@ -52,13 +52,22 @@ class EdgeShape(Shape):
     """By default the one that suits the ``when`` of ``after``."""
 
 
+def _of_any_key(schema: dict[str, Any]) -> None:
+    """OpenAPI 3.0 has no words for the names that properties may have."""
+    named = schema.pop("patternProperties", None) or {"": schema["additionalProperties"]}
+    schema.pop("propertyNames", None)
+    [schema["additionalProperties"]] = named.values()
+    schema["maxProperties"] = MAX_TASKS
+
+
 class WorkflowDefinition(Shape):
     """A workflow as it is written."""
 
     drops_null = True
     hints = {"": "A workflow is a JSON object."}
     name: Annotated[str, Line(MAX_NAME)]
-    tasks: Annotated[dict[_Key, TaskShape], Field(json_schema_extra={"maxProperties": MAX_TASKS})]
+    tasks: Annotated[dict[_Key, TaskShape], Field(json_schema_extra=_of_any_key)]
+    """By their keys: a small letter, then up to 62 small letters, digits and underscores."""
     edges: Annotated[list[EdgeShape], Field(json_schema_extra={"maxItems": MAX_EDGES})] = []
     on_failure: Literal["halt", "continue"] = "halt"
     """halt: once a task failed, only tasks that handle failures start, and those after them."""
