@@ -22,6 +22,7 @@ from jobs.actions.bulk import statuses
 from jobs.actions.overdue import record
 from jobs.actions.pull.types import Kinds, hold_type
 from jobs.core.errors import CarillonError, Conflict
+from jobs.core.json_rules import is_same
 from jobs.core.schedule import next_fire
 from jobs.core.states import ENDED_JOB, JobStatus
 from jobs.models import Job, JobVersion
@@ -125,7 +126,9 @@ def preview(job_ids: Sequence[UUID], *, tenant: Tenant, changes: object) -> dict
 def _difference(before: Job, after: Job) -> dict[str, dict[str, Any]]:
     was, will_be = definitions.written(before), definitions.written(after)
     return {
-        name: {"before": was[name], "after": value} for name, value in will_be.items() if was[name] != value
+        name: {"before": was[name], "after": value}
+        for name, value in will_be.items()
+        if not is_same(was[name], value)
     }
 
 
@@ -141,7 +144,7 @@ def _changed(
     job: Job, *, tenant: Tenant, changes: object, now: datetime, whole: bool, kinds: Kinds
 ) -> dict[str, Any]:
     columns = definitions.parse(changes, tenant=tenant, now=now, base=job, whole=whole, kinds=kinds)
-    changed = {name: value for name, value in columns.items() if getattr(job, name) != value}
+    changed = {name: value for name, value in columns.items() if not is_same(getattr(job, name), value)}
     if changed and job.status in ENDED_JOB:
         raise Conflict(f"The job is {job.status} and can no longer be edited; create another.")
     return changed

@@ -145,6 +145,15 @@ class TestAnEdit:
         assert Job.objects.get().next_fire_at == job.next_fire_at
         assert Job.objects.get().version == 2
 
+    def test_takes_true_for_something_else_than_one(self, owner: Caller) -> None:
+        job = made(owner, job_type="webhook", payload={"url": "https://example.com/"})
+        path = f"/jobs/{job.id}"
+        for version, value in enumerate((1, True, [1], [True], {"a": 0}, {"a": False}), 2):
+            answer = owner.patch(path, {"payload": {"body": {"x": value}}})
+            assert answer.status_code == 200, answer.content
+            assert (answer.json()["version"], answer.json()["payload"]["body"]) == (version, {"x": value})
+            assert type(owner.get(path).json()["payload"]["body"]["x"]) is type(value)
+
     def test_lists_what_refuses_and_does_the_others(self, owner: Caller) -> None:
         good = [make_job(owner.tenant) for _ in range(2)]
         ended = make_job(owner.tenant, status="cancelled")
