@@ -62,10 +62,11 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
 -- name: mark
 -- Put on record between which transactions this moment lies. It is asked for before this transaction has its id, so that
--- those after it began later.
+-- those after it began later. Of a transaction's marks the first stands.
 -- index: primary key
 INSERT INTO jobs_feedmark (at, over_xid)
-SELECT carillon_now(), pg_snapshot_xmin(pg_current_snapshot());
+SELECT carillon_now(), pg_snapshot_xmin(pg_current_snapshot())
+ON CONFLICT (xid) DO NOTHING;
 
 -- name: forget_marks
 -- Drop the marks of times whose events are past retention; and those of times that are still to come, made while the
