@@ -125,7 +125,8 @@ class JobList(WalkedAdmin):
         deleted, one = request.GET.get("deleted") == "1", self.tenant_of(request) is not None
         if one and not deleted:
             return Walk(rows.filter(deleted_at__isnull=True))
-        return Walk(rows, sifts=True, by_tenant=False)
+        # It also looks at hidden jobs, by the primary key alone; the list itself leaves them out.
+        return Walk(Job.with_hidden.all(), sifts=True, by_tenant=False)
 
     def of_tab(self, request: HttpRequest, rows: QuerySet[Job]) -> QuerySet[Job]:
         tab = self.tab(request)
