@@ -164,7 +164,6 @@ class Finisher:
             if written:
                 crash_point("finish.after_commit")
             for ending, state in written:
-                self.counts[STALE if state is None else state.value] += 1
                 tell(ending.ended, state)
                 if state is TriggerState.RETRYING:
                     wake_beats(due_in=ending.ended.finish.delay)
@@ -194,6 +193,11 @@ class Finisher:
                 raise
             else:
                 written += [(ending, states.get(ending.token.id)) for ending in group]
+                # Before another thread may write: who finds nothing left to write reads what is counted.
+                self.counts.update(
+                    STALE if (state := states.get(ending.token.id)) is None else state.value
+                    for ending in group
+                )
 
     def _write(self, group: Sequence[_Ending]) -> dict[Any, TriggerState]:
         finishes = [ending.ended.finish for ending in group]
