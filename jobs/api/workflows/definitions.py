@@ -1,6 +1,5 @@
 """``/workflows``: definitions and their versions."""
 
-from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
@@ -133,5 +132,8 @@ class RestoreView(Endpoint):
     def post(self, request: Request, workflow_id: UUID, number: int) -> Response:
         self.refuse_body()
         version = expected_version(request, tenant=self.tenant)
-        wanted: dict[str, Any] = {"workflow_id": workflow_id, "number": number}
-        return answer(actions.restore_version(tenant=self.tenant, expected_version=version, **wanted))
+        return answer(
+            actions.restore_version(
+                tenant=self.tenant, workflow_id=workflow_id, number=number, expected_version=version
+            )
+        )

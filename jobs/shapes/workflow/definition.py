@@ -8,7 +8,7 @@ from jobs.core.policies import Delivery
 from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
 from jobs.core.workflows.states import Condition, When
 from jobs.shapes.base import Shape
-from jobs.shapes.job import MAX_NAME, Definition
+from jobs.shapes.job import MAX_NAME
 from jobs.shapes.terms import Between, Line, Text
 
 KEY = r"[a-z][a-z0-9_]{0,62}"
@@ -38,7 +38,7 @@ class TaskShape(Shape):
             "schedule": {"type": "immediate"},
             "overlap_policy": "allow",
             "max_concurrent": 1_000_000,
-            **self.model_dump(mode="json", include=own & Definition.model_fields.keys(), exclude_none=True),
+            **self.model_dump(mode="json", include=own, exclude_none=True),
         }
 
 
