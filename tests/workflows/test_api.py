@@ -261,6 +261,7 @@ class TestRuns:
 class TestRetention:
     def test_drops_runs_and_then_deleted_workflows_and_their_hidden_jobs(self, owner: Caller) -> None:
         workflow = created(owner)
+        owner.put(f"/workflows/{workflow['id']}", etl(max_parallel=1))
         run = begun(owner, workflow["id"])
         play(WorkflowRun.objects.get(id=run["id"]))
         definitions.delete_workflow(tenant=owner.tenant, workflow_id=workflow["id"])
@@ -269,5 +270,8 @@ class TestRetention:
         assert (store.purge_runs(**none), store.purge_deleted(**none)) == (0, 0)
         assert store.purge_deleted(**all_time) == 0  # it has a run
         assert store.purge_runs(**all_time) == 1
+        # Each version has three tasks.
+        assert store.purge_deleted(**all_time | {"limit": 3}) == 1
+        assert Workflow.objects.exists()
         assert store.purge_deleted(**all_time) == 1
         assert not Workflow.objects.exists()

@@ -158,11 +158,12 @@ WITH gone AS MATERIALIZED (
 DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;
 
 -- name: purge_deleted
--- Drop workflows that were deleted before the retention began and have no runs left, with their versions, a bounded number
--- at a time. Their hidden jobs are then dropped as all deleted jobs are.
+-- Drop versions of workflows that were deleted before the retention began and have no runs left, as many as have about
+-- %(limit)s tasks, and the workflows whose last versions these are. One workflow may have a million tasks in all its
+-- versions. Hidden jobs are then dropped as all deleted jobs are.
 -- locks: rows of workflows, SKIP LOCKED
 -- index: workflow_deleted, workflowrun_of_workflow, workflowversion_numbered, primary keys
--- returns: id
+-- returns: id of each version
 WITH gone AS MATERIALIZED (
     SELECT id FROM jobs_workflow w
     WHERE deleted_at < carillon_now() - %(retention)s
@@ -170,12 +171,18 @@ WITH gone AS MATERIALIZED (
     ORDER BY deleted_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ), versions AS MATERIALIZED (
-    SELECT id FROM jobs_workflowversion WHERE workflow_id = ANY(ARRAY(SELECT id FROM gone))
+    SELECT id, workflow_id FROM (
+        SELECT id, workflow_id, sum(task_count) OVER (ORDER BY id) - task_count AS tasks_before
+        FROM jobs_workflowversion WHERE workflow_id = ANY(ARRAY(SELECT id FROM gone))) v
+    WHERE tasks_before < %(limit)s
 ), edges AS (
     DELETE FROM jobs_workflowedge WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
 ), tasks AS (
     DELETE FROM jobs_workflowtask WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
-), dropped AS (
-    DELETE FROM jobs_workflowversion WHERE id = ANY(ARRAY(SELECT id FROM versions))
+), emptied AS (
+    DELETE FROM jobs_workflow WHERE id = ANY(ARRAY(
+        SELECT workflow_id FROM versions EXCEPT
+        SELECT workflow_id FROM jobs_workflowversion
+        WHERE workflow_id = ANY(ARRAY(SELECT id FROM gone)) AND id <> ALL(ARRAY(SELECT id FROM versions))))
 )
-DELETE FROM jobs_workflow WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;
+DELETE FROM jobs_workflowversion WHERE id = ANY(ARRAY(SELECT id FROM versions)) RETURNING id;

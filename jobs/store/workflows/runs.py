@@ -112,5 +112,7 @@ def purge_runs(*, retention: timedelta, limit: int) -> int:
 
 
 def purge_deleted(*, retention: timedelta, limit: int) -> int:
-    """Delete up to ``limit`` workflows deleted longer ago than ``retention`` that have no runs. Returns how many."""
+    """Delete versions, of about ``limit`` tasks, of workflows deleted longer ago than ``retention`` that have no runs;
+    and each workflow with its last one. Returns how many versions.
+    """
     return len(_SQL["purge_deleted"](retention=retention, limit=limit))
