@@ -1,10 +1,11 @@
 """Named SQL: loads ``store/sql/*.sql`` and executes a query by its name.
 
 A file holds queries of one noun. Each begins with a header: ``-- name:``, then the purpose and, where it applies,
-``transition:``, ``locks:``, ``index:``, ``plan:`` and ``returns:``. Tests hold the headers to ``core.states``. With
-``plan: kept`` the connections of a process that called ``keep_plans`` have the statement parsed and planned once: for
-those of every message, which planning costs more than executing, and whose plan is the same whatever the parameters.
-``@each kind: {kind} = excluded.{kind}@`` is written out, with commas, for each of ``LISTS["kind"]``.
+``transition:``, ``locks:``, ``index:``, ``plan:``, ``settings:`` of the planner, for that statement alone, and
+``returns:``. Tests hold the headers to ``core.states``. With ``plan: kept`` the connections of a process that called
+``keep_plans`` have the statement parsed and planned once: for those of every message, which planning costs more than
+executing, and whose plan is the same whatever the parameters. ``@each kind: {kind} = excluded.{kind}@`` is written out,
+with commas, for each of ``LISTS["kind"]``.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
 there is none. A server that is away comes out as one of ``DISCONNECTED``; one that is there and gave a statement up (a
@@ -58,7 +59,7 @@ _DIRECTORY = Path(__file__).parent / "sql"
 LISTS = {"kind": KINDS}
 _EACH = re.compile(r"@each (\w+): (.+?)@")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_HEADER = re.compile(r"^-- (transition|locks|index|plan|returns): (.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (transition|locks|index|plan|settings|returns): (.+)$", re.MULTILINE)
 
 
 class StatementFailed(DatabaseError):
@@ -120,10 +121,23 @@ class Query:
         return rows
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
-        with connection.cursor() as cursor:
+        with self.settled(), connection.cursor() as cursor:
             read_fast(cursor)
             cursor.execute(self.sql, parameters)
             return _rows(self.sql, cursor)
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Within the settings of the planner that the statement's header asks for, if any."""
+        if "settings" not in self.headers:
+            yield
+            return
+        with transaction.atomic(), connection.cursor() as cursor:
+            for setting in self.headers["settings"]:
+                cursor.execute(f"SET LOCAL {setting}")
+            yield
+            for setting in self.headers["settings"]:
+                cursor.execute(f"RESET {setting.split()[0]}")
 
     def _kept(self, parameters: dict[str, Any]) -> list[Any]:
         # Django's cursors write parameters into the text, so that no two statements are the same to the server.

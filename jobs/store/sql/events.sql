@@ -47,6 +47,8 @@ LIMIT %(limit)s;
 
 -- name: first
 -- How old the first event of all tenants after a place is, within one window, whether its transaction is over or not.
+-- Without sorting, the primary key alone will do: a planner that expects one row would read all that follow, and sort.
+-- settings: enable_sort = off
 -- index: primary key
 -- returns: seconds, or no row
 SELECT extract(epoch FROM carillon_clock() - at)::float AS seconds FROM jobs_event

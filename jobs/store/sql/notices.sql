@@ -19,7 +19,8 @@ SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' F
 -- name: read
 -- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Of a
 -- page only events of kinds that may be asked for, and its last, which says how far the page goes: most events need no
--- notice.
+-- notice. Not sorted, for the reason given at events.sql: first.
+-- settings: enable_sort = off
 -- index: primary keys
 -- returns: the event, how many the page has, its job's and its tenant's notify, and pause_after_failures
 WITH page AS MATERIALIZED (
