@@ -55,7 +55,7 @@ DECLARE
     states text[];
     exempts boolean[];
 BEGIN
-    SELECT r.id, r.tenant_id, r.version_id, r.scheduled_for, r.halted, v.halts, v.max_parallel INTO run
+    SELECT r.id, r.tenant_id, r.version_id, r.scheduled_for, r.halted, r.paused_at, v.halts, v.max_parallel INTO run
     FROM jobs_workflowrun r JOIN jobs_workflowversion v ON v.id = r.version_id
     WHERE r.id = due FOR NO KEY UPDATE OF r;
     LOOP
@@ -102,7 +102,7 @@ BEGIN
     END LOOP;
     -- transition of task runs: ready -> started
     WITH chosen AS (
-        SELECT id FROM jobs_taskrun WHERE run_id = due AND state = 'ready'
+        SELECT id FROM jobs_taskrun WHERE run_id = due AND state = 'ready' AND run.paused_at IS NULL
         ORDER BY ready_at, task
         LIMIT CASE WHEN run.max_parallel IS NOT NULL THEN greatest(0, run.max_parallel - (
             SELECT count(*) FROM jobs_taskrun WHERE run_id = due AND state = 'started')) END
@@ -132,7 +132,7 @@ BEGIN
         priority = excluded.priority
     WHERE known.state IN ('succeeded', 'dead', 'skipped', 'cancelled');
     -- transition of runs: running -> succeeded, failed, cancelled
-    UPDATE jobs_workflowrun SET finished_at = carillon_clock(), state = CASE
+    UPDATE jobs_workflowrun SET finished_at = carillon_clock(), paused_at = NULL, state = CASE
         WHEN cancel_requested THEN 'cancelled'
         WHEN EXISTS (SELECT FROM jobs_taskrun WHERE run_id = due AND state IN ('failed', 'cancelled')) THEN 'failed'
         ELSE 'succeeded' END
@@ -322,6 +322,7 @@ class Migration(migrations.Migration):
                 ("scheduled_for", models.DateTimeField()),
                 ("halted", models.BooleanField(db_default=False, default=False)),
                 ("cancel_requested", models.BooleanField(db_default=False, default=False)),
+                ("paused_at", models.DateTimeField(null=True)),
                 ("created_at", models.DateTimeField()),
                 ("finished_at", models.DateTimeField(null=True)),
                 (

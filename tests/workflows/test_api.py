@@ -94,7 +94,6 @@ class TestDefinitions:
         assert owner.post("/workflows", etl()).status_code == 409
         assert owner.delete(path).status_code == 204
         assert owner.get(path).status_code == 404
-        assert not Job.with_hidden.filter(deleted_at=None).exists()
         created(owner)
 
     def test_are_not_deleted_while_they_run(self, owner: Caller) -> None:
@@ -240,6 +239,30 @@ class TestRuns:
         assert play(WorkflowRun.objects.get(id=run["id"])) == [["load"]]
         assert owner.get(path).json()["state"] == "succeeded"
 
+    def test_begin_again_with_the_tasks_named(self, owner: Caller) -> None:
+        run = begun(owner, created(owner)["id"])
+        play(WorkflowRun.objects.get(id=run["id"]))
+        path = f"/workflow-runs/{run['id']}/retry"
+        assert set(faulty_fields(owner.post(path, {"tasks": ["load", "lode"]}))) == {"tasks.1"}
+        assert WorkflowRun.objects.get().state == "succeeded"
+        assert owner.post(path, {"tasks": ["load"]}).json()["state"] == "running"
+        assert play(WorkflowRun.objects.get(id=run["id"])) == [["load"]]
+
+    def test_are_paused_and_resumed(self, owner: Caller) -> None:
+        run = begun(owner, created(owner)["id"])
+        path = f"/workflow-runs/{run['id']}"
+        paused = owner.post(f"{path}/pause").json()
+        assert (paused["state"], paused["paused_at"] is None) == ("running", False)
+        assert owner.post(f"{path}/pause").json() == paused
+        assert owner.post(f"{path}/resume").json()["paused_at"] is None
+        assert owner.post(f"{path}/resume").status_code == 200
+        noted = Change.objects.filter(kind="workflow", action="updated").order_by("id")
+        assert [change.changes["paused"] for change in noted] == [[False, True], [True, False]]
+        play(WorkflowRun.objects.get(id=run["id"]))
+        for verb in ("pause", "resume"):
+            assert owner.post(f"{path}/{verb}").status_code == 409
+            assert Caller(factories.make_tenant()).post(f"{path}/{verb}").status_code == 404
+
     def test_that_ended_cannot_be_cancelled(self, owner: Caller) -> None:
         run = begun(owner, created(owner)["id"])
         play(WorkflowRun.objects.get(id=run["id"]))
@@ -273,5 +296,8 @@ class TestRetention:
         # Each version has three tasks.
         assert store.purge_deleted(**all_time | {"limit": 3}) == 1
         assert Workflow.objects.exists()
+        assert Job.with_hidden.filter(deleted_at=None).count() == 3
+        deleted_at = Workflow.objects.get().deleted_at
         assert store.purge_deleted(**all_time) == 1
         assert not Workflow.objects.exists()
+        assert {job.deleted_at for job in Job.with_hidden.all()} == {deleted_at}

@@ -6,25 +6,22 @@ from django.db import DatabaseError, connection
 from jobs.actions import triggers
 from jobs.actions.jobs import find_job
 from jobs.actions.pull import types
-from jobs.actions.workflows import definitions, runs
+from jobs.actions.workflows import definitions
 from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.models import (
-    Attempt,
     Change,
     Event,
     Job,
     JobTally,
-    TaskRun,
     Trigger,
     Workflow,
-    WorkflowRun,
 )
 from jobs.store import execution, workflows
 from jobs.store import jobs as job_store
 from jobs.store.console import lists
 from jobs.store.insight import find
 from tests import factories
-from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow, play, states
+from tests.workflows.playing import begin, claim_due, finish, make_workflow, play, states
 
 pytestmark = pytest.mark.django_db(transaction=True)
 _FUNCTIONS = ["carillon_note_task", "carillon_settle_tasks"]
@@ -136,129 +133,6 @@ class TestOnce:
         assert Trigger.objects.get().state == "dead"
 
 
-class TestRetry:
-    def retry(self, run: WorkflowRun) -> WorkflowRun:
-        return runs.retry_run(tenant=run.tenant, run_id=run.id)
-
-    def test_begins_again_with_what_failed_and_keeps_what_succeeded(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b"), ("b", "c"), ("a", "x"), ("x", "c")))
-        play(run, {"b": "dead"})
-        assert states(run) == {"a": "succeeded", "b": "failed", "x": "succeeded", "c": "skipped upstream"}
-        kept = Trigger.objects.get(id=TaskRun.objects.get(run=run, task=0).id)
-        again = self.retry(run)
-        assert (again.state, again.finished_at, again.halted) == ("running", None, False)
-        assert play(run) == [["b"], ["c"]]
-        assert run.state == "succeeded"
-        assert Trigger.objects.get(id=kept.id).finished_at == kept.finished_at
-
-    def test_replays_the_same_trigger_under_a_higher_fence(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), tasks=["a"]))
-        [late] = claim_due()
-        finish([late], lambda _: "dead")
-        self.retry(run)
-        [row] = claim_due()
-        assert (row.id, row.attempt_count, row.budget_start) == (late.id, 2, 1)
-        assert row.fence > late.fence
-        finish([late], lambda _: "succeeded")
-        assert states(run) == {"a": "started"}
-        finish([row], lambda _: "succeeded")
-        assert states(run) == {"a": "succeeded"}
-
-    def test_decides_again_what_came_after_a_failure(self) -> None:
-        """The alert ran in vain: with the failure mended nothing asks for it."""
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b"), ("a", "alert", "on_failure")))
-        play(run, {"a": "dead"})
-        assert states(run) == {"a": "failed", "b": "skipped upstream", "alert": "succeeded"}
-        self.retry(run)
-        assert play(run) == [["a"], ["b"]]
-        assert states(run) == {"a": "succeeded", "b": "succeeded", "alert": "skipped upstream"}
-
-    def test_goes_on_with_what_a_halt_skipped(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b"), ("x", "y")))
-        [first, other] = sorted(claim_due(), key=lambda row: key_of(row.id))
-        finish([other], lambda _: "dead")
-        finish([first], lambda _: "succeeded")
-        assert states(run) == {
-            "a": "succeeded",
-            "b": "skipped halted",
-            "x": "failed",
-            "y": "skipped upstream",
-        }
-        self.retry(run)
-        assert play(run) == [["b", "x"], ["y"]]
-
-    def test_goes_on_with_a_run_that_was_cancelled(self) -> None:
-        tenant = factories.make_tenant()
-        run = begin(make_workflow(tenant, ("a", "b"), ("b", "c")))
-        finish(claim_due(), lambda _: "succeeded")
-        assert runs.cancel_run(tenant=tenant, run_id=run.id).state == "cancelled"
-        assert states(run) == {"a": "succeeded", "b": "cancelled", "c": "cancelled"}
-        assert self.retry(run).cancel_requested is False
-        assert play(run) == [["b"], ["c"]]
-        assert run.state == "succeeded"
-
-    def test_may_fail_again_and_be_retried_again(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b")))
-        for _ in range(3):
-            play(run, {"a": "dead"})
-            assert (run.state, states(run)["b"]) == ("failed", "skipped upstream")
-            self.retry(run)
-        assert play(run) == [["a"], ["b"]]
-
-    def test_starts_a_task_whose_history_was_purged(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b")))
-        play(run, {"a": "dead"})
-        Attempt.objects.all().delete()
-        Trigger.objects.all().delete()
-        self.retry(run)
-        assert play(run) == [["a"], ["b"]]
-
-    @pytest.mark.parametrize(
-        ("ends", "said"), [({}, "nothing to retry: it is succeeded"), (None, "not ended")]
-    )
-    def test_of_a_run_that_did_not_fail_is_refused(self, ends: dict[str, str] | None, said: str) -> None:
-        run = begin(make_workflow(factories.make_tenant(), ("a", "b")))
-        if ends is not None:
-            play(run, ends)
-        with pytest.raises(Conflict, match=said):
-            self.retry(run)
-
-    def test_of_another_tenants_run_finds_nothing(self) -> None:
-        run = begin(make_workflow(factories.make_tenant(), tasks=["a"]))
-        play(run, {"a": "dead"})
-        with pytest.raises(NotFound):
-            runs.retry_run(tenant=factories.make_tenant(), run_id=run.id)
-        run.refresh_from_db()
-        assert run.state == "failed"
-
-
-class TestCancel:
-    def test_ends_what_waits_and_asks_what_runs(self) -> None:
-        tenant = factories.make_tenant()
-        run = begin(make_workflow(tenant, ("a", "c"), ("b", "c"), ("c", "d")))
-        rows = claim_due()
-        finish(rows[:1], lambda _: "succeeded")
-        cancelled = runs.cancel_run(tenant=tenant, run_id=run.id)
-        assert (cancelled.state, cancelled.cancel_requested) == ("running", True)
-        assert Trigger.objects.get(id=rows[1].id).cancel_requested
-        finish(rows[1:], lambda _: "succeeded")
-        run.refresh_from_db()
-        assert run.state == "cancelled"
-        assert states(run) == {"a": "succeeded", "b": "succeeded", "c": "cancelled", "d": "cancelled"}
-
-    def test_of_a_run_that_has_ended_is_refused(self) -> None:
-        tenant = factories.make_tenant()
-        run = begin(make_workflow(tenant, tasks=["a"]))
-        play(run)
-        with pytest.raises(Conflict, match="it is succeeded"):
-            runs.cancel_run(tenant=tenant, run_id=run.id)
-
-    def test_of_a_run_before_anything_ran_ends_it_at_once(self) -> None:
-        tenant = factories.make_tenant()
-        run = begin(make_workflow(tenant, ("a", "b")))
-        assert runs.cancel_run(tenant=tenant, run_id=run.id).state == "cancelled"
-
-
 class TestHiddenJobs:
     def test_are_in_no_list_and_count_and_told_of_nowhere(self) -> None:
         tenant = factories.make_tenant()
@@ -295,6 +169,8 @@ class TestHiddenJobs:
         definitions.create_workflow(tenant=tenant, definition=document)
         with pytest.raises(Conflict, match="tasks of workflows are of this type"):
             types.withdraw_type(tenant=tenant, name="reports.build")
+        definitions.delete_workflow(tenant=tenant, workflow_id=Workflow.objects.get().id)
+        types.withdraw_type(tenant=tenant, name="reports.build")
 
     def test_are_never_completed(self) -> None:
         tenant = factories.make_tenant()

@@ -16,7 +16,7 @@ from jobs.core.pull import MAX_NAME_LENGTH, is_pull, shown_name, stored_name
 from jobs.core.states import UNFINISHED
 from jobs.handlers import registry
 from jobs.handlers.registry import JobType, UnknownJobType
-from jobs.models import Job, PullType, Trigger
+from jobs.models import Job, PullType, Trigger, Workflow
 from jobs.shapes.pull import Declaration, JobTypeShape
 from jobs.store import db, pull
 from tenants.clock import database_now
@@ -172,7 +172,8 @@ def withdraw_type(*, tenant: Tenant, name: str) -> None:
         if found is None:
             raise NotFound("There is no such job type.")
         of_it = {"tenant": tenant, "job_type": found.job_type}
-        if Job.with_hidden.filter(**of_it, deleted_at=None).exists():
+        gone = Workflow.objects.filter(tenant=tenant, deleted_at__isnull=False).values("id")
+        if Job.with_hidden.filter(**of_it, deleted_at=None).exclude(workflow_id__in=gone).exists():
             raise Conflict("Jobs or tasks of workflows are of this type; delete them first.")
         if any(Trigger.objects.filter(**of_it, state=state).exists() for state in sorted(UNFINISHED)):
             raise Conflict("Firings of this type have not ended yet; wait for them or cancel them.")

@@ -77,7 +77,7 @@ def restore_version(
 
 
 def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version: int | None = None) -> None:
-    """Delete a workflow of which nothing runs; its runs stay readable until retention.
+    """Delete a workflow of which nothing runs; its runs stay readable until retention, and then its hidden jobs go.
 
     Raises ``Conflict`` while it has a run, ``EditedMeanwhile``, ``NotFound``.
     """
@@ -87,7 +87,6 @@ def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version
             raise Conflict("Runs of this workflow have not ended: cancel them, or wait for their end.")
         workflow.deleted_at = database_now()
         workflow.save(update_fields=["deleted_at"])
-        Job.with_hidden.filter(tenant=tenant, workflow_id=workflow.id).update(deleted_at=workflow.deleted_at)
 
 
 def workflows_of(tenant: Tenant) -> QuerySet[Workflow]:

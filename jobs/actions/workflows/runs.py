@@ -1,5 +1,6 @@
-"""Begin, read, cancel and retry runs of workflows (ADR 32)."""
+"""Begin, read, pause, cancel and retry runs of workflows (ADR 32)."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +8,7 @@ from django.db.models import QuerySet
 
 from jobs.actions.jobs import parse_id
 from jobs.actions.workflows.definitions import find_version, find_workflow
-from jobs.core.errors import Conflict, NotFound
+from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.core.json_rules import check_json
 from jobs.core.workflows.states import RunState
 from jobs.models import Change, Workflow, WorkflowRun
@@ -54,15 +55,43 @@ def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     return run
 
 
-def retry_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """Let a run that failed, or was cancelled, go on from what did not succeed: those tasks and all downstream of them.
+def pause_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """Start nothing more of a run; what has started goes on. May be repeated. Raises ``Conflict``, ``NotFound``."""
+    return _steer(tenant, run_id, store.pause_run)
 
-    What else succeeded is kept, with its result. Raises ``Conflict`` when the run goes on or succeeded, or its workflow
-    is deleted, ``NotFound``.
-    """
+
+def resume_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """Start what is ready of a run that is paused. May be repeated. Raises ``Conflict``, ``NotFound``."""
+    run = _steer(tenant, run_id, store.resume_run)
+    wake_beats()
+    return run
+
+
+def _steer(tenant: Tenant, run_id: UUID | str, change: Callable[..., bool]) -> WorkflowRun:
     found = find_run(tenant=tenant, run_id=run_id)
     with db.atomic():
-        done = store.retry_run(run_id=found.id, tenant_id=tenant.id)
+        done = change(run_id=found.id, tenant_id=tenant.id)
+        run = runs_of(tenant).get(id=found.id)
+        if not done:
+            raise Conflict(f"The run has ended: it is {run.state}.")
+        was, now = found.paused_at is not None, run.paused_at is not None
+        if was != now:
+            _note(run.workflow, Change.Action.UPDATED, {"run": [str(run.id)] * 2, "paused": [was, now]})
+    return run
+
+
+def retry_run(*, tenant: Tenant, run_id: UUID | str, tasks: Sequence[str] = ()) -> WorkflowRun:
+    """Let a run that ended go on from ``tasks``, or without any from what did not succeed; and all downstream of that.
+
+    What else succeeded is kept, with its result. Raises ``InvalidInput`` (``tasks.<n>``), ``Conflict`` when the run
+    goes on, has nothing to retry, or its workflow is deleted, ``NotFound``.
+    """
+    found = find_run(tenant=tenant, run_id=run_id)
+    if unknown := store.unknown_tasks(version_id=found.version_id, tasks=tasks):
+        said = f"No task of version {found.version.number} of this workflow has this name."
+        raise InvalidInput({f"tasks.{nth}": said for nth in unknown})
+    with db.atomic():
+        done = store.retry_run(run_id=found.id, tenant_id=tenant.id, tasks=tasks)
         run = runs_of(tenant).get(id=found.id)
         if not done and run.workflow.deleted_at is not None:
             raise Conflict("The workflow of this run is deleted.")

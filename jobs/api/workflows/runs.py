@@ -13,7 +13,7 @@ from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.models import WorkflowRun
 from jobs.selection.workflows import WorkflowRunFilter
-from jobs.shapes.workflow.run import OneRun, RunRequest, RunShape
+from jobs.shapes.workflow.run import OneRun, RetryRequest, RunRequest, RunShape
 
 
 class WorkflowRunsView(Endpoint):
@@ -78,13 +78,39 @@ class CancelRunView(Endpoint):
         return Response(actions.representation(actions.cancel_run(tenant=self.tenant, run_id=run_id)))
 
 
+class PauseRunView(Endpoint):
+    @endpoint(
+        "Start nothing more of a run, until it is resumed; what has started goes on",
+        responses={200: OneRun},
+        problems=(404, 409),
+        operation_id="workflow_runs_pause",
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(actions.representation(actions.pause_run(tenant=self.tenant, run_id=run_id)))
+
+
+class ResumeRunView(Endpoint):
+    @endpoint(
+        "Start what is ready of a run that is paused",
+        responses={200: OneRun},
+        problems=(404, 409),
+        operation_id="workflow_runs_resume",
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        self.refuse_body()
+        return Response(actions.representation(actions.resume_run(tenant=self.tenant, run_id=run_id)))
+
+
 class RetryRunView(Endpoint):
     @endpoint(
-        "Let a run that failed go on from what did not succeed, and all downstream of that",
+        "Let a run that ended go on from what did not succeed, or from tasks, and all downstream of that",
+        request=RetryRequest,
         responses={200: OneRun},
         problems=(404, 409),
         operation_id="workflow_runs_retry",
     )
     def post(self, request: Request, run_id: UUID) -> Response:
-        self.refuse_body()
-        return Response(actions.representation(actions.retry_run(tenant=self.tenant, run_id=run_id)))
+        wanted = RetryRequest.read(self.body())
+        run = actions.retry_run(tenant=self.tenant, run_id=run_id, tasks=wanted.tasks)
+        return Response(actions.representation(run))

@@ -55,13 +55,15 @@ class When(StrEnum):
         return Condition.ON_FAILURE if self is When.ANY_FAILURE else Condition.ON_SUCCESS
 
 
-#: Verb -> pairs of states. A retry lets a run go on that ended without success.
+#: Verb -> pairs of states. A retry lets a run go on that ended.
 RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     "begin": frozenset({("-", RunState.RUNNING)}),
     "end": frozenset(
         (RunState.RUNNING, end) for end in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
     ),
-    "retry": frozenset({(RunState.FAILED, RunState.RUNNING), (RunState.CANCELLED, RunState.RUNNING)}),
+    "retry": frozenset(
+        (end, RunState.RUNNING) for end in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+    ),
 }
 S = TaskRunState
 #: Verb -> pairs of states. ``plan`` makes a task run with its run; ``end`` follows its trigger's end; ``again`` is of a

@@ -25,6 +25,8 @@ class WorkflowRun(models.Model):
     scheduled_for = models.DateTimeField()
     halted = models.BooleanField(default=False, db_default=False)
     cancel_requested = models.BooleanField(default=False, db_default=False)
+    #: Since when nothing more of it starts. Null once it has ended.
+    paused_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

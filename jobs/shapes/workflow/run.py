@@ -1,10 +1,13 @@
 """Workflows and their runs, as they are read."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+from pydantic import Field
+
 from jobs.core.states import TriggerState
+from jobs.core.workflows.graph import MAX_TASKS
 from jobs.core.workflows.states import Condition, RunState, TaskRunState
 from jobs.shapes.base import Shape, Shown
 from jobs.shapes.workflow.definition import WorkflowDefinition
@@ -45,6 +48,13 @@ class RunRequest(Shape):
     """Any JSON, as large as a payload may be."""
 
 
+class RetryRequest(Shape):
+    """From where a run goes on."""
+
+    tasks: Annotated[list[str], Field(max_length=MAX_TASKS)] = []
+    """These begin again, and all downstream of them. None: what did not succeed."""
+
+
 class RunShape(Shown):
     id: UUID
     workflow_id: UUID
@@ -55,6 +65,8 @@ class RunShape(Shown):
     input: Any
     scheduled_for: datetime
     cancel_requested: bool
+    paused_at: datetime | None
+    """Since when nothing more of it starts."""
     created_at: datetime
     finished_at: datetime | None
 

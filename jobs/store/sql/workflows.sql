@@ -66,26 +66,51 @@ UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at =
                         unsettled = pg_current_xact_id()
 WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
 
+-- name: pause
+-- From here on nothing of the run starts; what has started goes on.
+-- locks: the run's row, waits (request)
+-- index: primary key
+-- returns: id and since when, if it had not ended
+UPDATE jobs_workflowrun SET paused_at = coalesce(paused_at, carillon_clock())
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
+RETURNING id, paused_at;
+
+-- name: resume
+-- Let what is ready start again: the caller settles the run.
+-- locks: the run's row, waits (request)
+-- index: primary key
+-- returns: id, if it had not ended
+UPDATE jobs_workflowrun SET paused_at = NULL
+WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
+RETURNING id;
+
 -- name: begin_retry
--- A run that failed, or was cancelled, goes on, unless its workflow is deleted: its hidden jobs fire no more.
--- transition of runs: failed, cancelled -> running
+-- A run that ended goes on, unless its workflow is deleted: its hidden jobs fire no more. One that succeeded does where
+-- tasks are named.
+-- transition of runs: succeeded, failed, cancelled -> running
 -- locks: the workflow's row, then the run's, waits (request)
 -- returns: id, version_id
-UPDATE jobs_workflowrun run SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false
+UPDATE jobs_workflowrun run SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false,
+                                paused_at = NULL
 FROM (SELECT id FROM jobs_workflow WHERE id = (SELECT workflow_id FROM jobs_workflowrun WHERE id = %(id)s)
         AND deleted_at IS NULL FOR KEY SHARE) w
-WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND run.state IN ('failed', 'cancelled') AND w.id = run.workflow_id
+WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND w.id = run.workflow_id
+  AND run.state IN ('failed', 'cancelled', CASE WHEN %(names_tasks)s THEN 'succeeded' END)
 RETURNING run.id, run.version_id;
 
 -- name: reset
--- Send back what failed, was cancelled or was skipped since the workflow halts, and all tasks downstream of it. The ends
--- of other tasks right before them are to be settled once more: they decide the edges again.
+-- Send back the tasks named, or without names what failed, was cancelled or was skipped since the workflow halts; and
+-- all tasks downstream of these. The ends of other tasks right before them are to be settled once more: they decide the
+-- edges again.
 -- transition of task runs: succeeded, failed, skipped, cancelled -> waiting, ready
 -- locks: rows of task runs, held by begin_retry's lock of the run
 -- index: taskrun_one_a_task, primary keys
 WITH RECURSIVE again(task) AS (
     SELECT task FROM jobs_taskrun
-    WHERE run_id = %(id)s AND (state IN ('failed', 'cancelled') OR state = 'skipped' AND reason = 'halted')
+    WHERE run_id = %(id)s AND CASE WHEN %(tasks)s::text[] = '{}'
+        THEN state IN ('failed', 'cancelled') OR state = 'skipped' AND reason = 'halted'
+        ELSE task IN (SELECT number FROM jobs_workflowtask
+                      WHERE version_id = %(version_id)s AND key = ANY(%(tasks)s::text[])) END
     UNION
     SELECT e.after FROM again JOIN jobs_workflowedge e ON e.version_id = %(version_id)s AND e.before = again.task
 ), back AS (
@@ -100,6 +125,14 @@ UPDATE jobs_taskrun SET unsettled = pg_current_xact_id()
 WHERE run_id = %(id)s AND task <> ALL(ARRAY(SELECT task FROM again)) AND task = ANY(ARRAY(
     SELECT e.before FROM jobs_workflowedge e
     WHERE e.version_id = %(version_id)s AND e.after = ANY(ARRAY(SELECT task FROM again))));
+
+-- name: unknown_tasks
+-- Which of the names are of no task of a version.
+-- index: primary key
+-- returns: nth (from 0)
+SELECT (w.nth - 1)::int AS nth FROM unnest(%(tasks)s::text[]) WITH ORDINALITY AS w(key, nth)
+WHERE w.key NOT IN (SELECT key FROM jobs_workflowtask WHERE version_id = %(version_id)s)
+ORDER BY w.nth;
 
 -- name: values
 -- What payloads of claimed tasks take from elsewhere, each for its trigger: of a task upstream that succeeded the result,
@@ -160,12 +193,12 @@ DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNIN
 -- name: purge_deleted
 -- Drop versions of workflows that were deleted before the retention began and have no runs left, as many as have about
 -- %(limit)s tasks, and the workflows whose last versions these are. One workflow may have a million tasks in all its
--- versions. Hidden jobs are then dropped as all deleted jobs are.
+-- versions. Their hidden jobs count as deleted since then, and are dropped as all deleted jobs are.
 -- locks: rows of workflows, SKIP LOCKED
 -- index: workflow_deleted, workflowrun_of_workflow, workflowversion_numbered, primary keys
 -- returns: id of each version
 WITH gone AS MATERIALIZED (
-    SELECT id FROM jobs_workflow w
+    SELECT id, deleted_at FROM jobs_workflow w
     WHERE deleted_at < carillon_now() - %(retention)s
       AND (SELECT r.id FROM jobs_workflowrun r WHERE r.workflow_id = w.id LIMIT 1) IS NULL
     ORDER BY deleted_at LIMIT %(limit)s
@@ -179,6 +212,10 @@ WITH gone AS MATERIALIZED (
     DELETE FROM jobs_workflowedge WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
 ), tasks AS (
     DELETE FROM jobs_workflowtask WHERE version_id = ANY(ARRAY(SELECT id FROM versions))
+    RETURNING job_id
+), hidden AS (
+    UPDATE jobs_job SET deleted_at = (SELECT gone.deleted_at FROM gone WHERE gone.id = jobs_job.workflow_id)
+    WHERE id = ANY(ARRAY(SELECT job_id FROM tasks))
 ), emptied AS (
     DELETE FROM jobs_workflow WHERE id = ANY(ARRAY(
         SELECT workflow_id FROM versions EXCEPT

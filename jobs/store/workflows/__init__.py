@@ -1,4 +1,4 @@
-"""Workflows (ADR 32): ``runs`` writes versions, begins, cancels and retries runs; ``flow`` finds what payloads take.
+"""Workflows (ADR 32): ``runs`` writes versions, begins and steers runs; ``flow`` finds what payloads take.
 
 What follows from the end of a task is decided by functions of the database (migration 0009).
 """
@@ -7,18 +7,24 @@ from jobs.store.workflows.runs import (
     begin_run,
     cancel_run,
     insert_graph,
+    pause_run,
     purge_deleted,
     purge_runs,
+    resume_run,
     retry_run,
     task_runs,
+    unknown_tasks,
 )
 
 __all__ = (
     "begin_run",
     "cancel_run",
     "insert_graph",
+    "pause_run",
     "purge_deleted",
     "purge_runs",
+    "resume_run",
     "retry_run",
     "task_runs",
+    "unknown_tasks",
 )

@@ -88,14 +88,33 @@ def cancel_run(*, run_id: UUID, tenant_id: int) -> bool:
     return True
 
 
-def retry_run(*, run_id: UUID, tenant_id: int) -> bool:
-    """Let a run that failed or was cancelled go on: failed tasks, and all that is downstream of them, begin again.
+def pause_run(*, run_id: UUID, tenant_id: int) -> bool:
+    """Start nothing more of a run until it is resumed. False: it has ended, or is not this tenant's."""
+    return bool(_SQL["pause"](id=run_id, tenant_id=tenant_id))
 
-    False: it goes on, succeeded, or is not this tenant's. Opens a transaction.
+
+def resume_run(*, run_id: UUID, tenant_id: int) -> bool:
+    """Start what is ready of a run. False: it has ended, or is not this tenant's. Opens a transaction."""
+    with db.atomic():
+        for row in _SQL["resume"](id=run_id, tenant_id=tenant_id):
+            _SQL["settle"](id=row.id)
+            return True
+    return False
+
+
+def unknown_tasks(*, version_id: UUID, tasks: Sequence[str]) -> list[int]:
+    """The places in ``tasks`` of names that no task of the version has."""
+    return [row.nth for row in _SQL["unknown_tasks"](version_id=version_id, tasks=list(tasks))]
+
+
+def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = ()) -> bool:
+    """Let a run that ended go on: ``tasks``, or without any what did not succeed, begin again, and all downstream.
+
+    False: it goes on, is not this tenant's, or succeeded and no tasks are named. Opens a transaction.
     """
     with db.atomic():
-        for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id):
-            _SQL["reset"](id=row.id, version_id=row.version_id)
+        for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id, names_tasks=bool(tasks)):
+            _SQL["reset"](id=row.id, version_id=row.version_id, tasks=list(tasks))
             _SQL["settle"](id=row.id)
             return True
     return False
