@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from carillon.commands import bulk, installation, jobs, outcomes, secrets, service, targets, tenants, triggers
+from carillon.commands import (
+    bulk,
+    installation,
+    jobs,
+    outcomes,
+    secrets,
+    service,
+    targets,
+    tenants,
+    triggers,
+    workflows,
+)
 from carillon.commands.apply import apply, diff
 from carillon.commands.imports import import_celery_beat, import_crontab
 from carillon.commands.tail import tail
@@ -32,6 +43,7 @@ app.command()(service.tenant)
 app.add_typer(service.job_types, name="job-types")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(secrets.signing, name="signing-secret")
+app.add_typer(workflows.app, name="workflows")
 app.add_typer(bulk.app, name="bulk")
 app.add_typer(bulk.operations, name="operations")
 app.add_typer(installation.app, name="installation")

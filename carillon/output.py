@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.progress import Progress, track
 from rich.table import Table
 from rich.text import Text
@@ -65,13 +66,39 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Sequence[str], *, output
     if output is not Format.table:
         print_document(list(rows), output=output)
         return
+    _print_table(_table_of(rows, columns))
+
+
+@contextmanager
+def renewed_rows(
+    columns: Sequence[str], *, output: Format
+) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """A table that is drawn anew in its place at each call, and stays as it was last; off a terminal printed once, at
+    the end. Nothing but for a table.
+    """
+    last: list[dict[str, Any]] = []
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        last[:] = rows
+
+    if output is not Format.table:
+        yield keep
+    elif (console := Console(highlight=False)).is_terminal:
+        with Live(console=console) as live:
+            yield lambda rows: live.update(_table_of(rows, columns), refresh=True)
+    else:
+        yield keep
+        print_rows(last, columns, output=output)
+
+
+def _table_of(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Table:
     table = Table(box=None, header_style="bold")
     for column in columns:
         # Folded, never cut: an id is there to be copied.
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == "id")
     for row in rows:
         table.add_row(*(Text(_FRACTION.sub(r"\1Z", shown(row.get(column)))) for column in columns))
-    _print_table(table)
+    return table
 
 
 def print_object(thing: dict[str, Any], *, output: Format) -> None:

@@ -14,6 +14,10 @@ JobReference = Annotated[str, typer.Argument(metavar="JOB", help="A job's name o
 TriggerId = Annotated[str, typer.Argument(metavar="TRIGGER", help="A trigger's id.")]
 
 
+def is_id(reference: str) -> bool:
+    return _ID.fullmatch(reference) is not None
+
+
 def by_name(name: str) -> str:
     """The path of the job of that name. Raises ``Misuse`` for the two that no URL can hold."""
     if name in ("", ".", ".."):
@@ -22,19 +26,19 @@ def by_name(name: str) -> str:
 
 
 def find_job(client: Client, reference: str, **parameters: Any) -> dict[str, Any]:
-    path = f"/jobs/{reference}" if _ID.fullmatch(reference) else by_name(reference)
+    path = f"/jobs/{reference}" if is_id(reference) else by_name(reference)
     job: dict[str, Any] = client.get(path, **parameters)
     return job
 
 
 def job_id(client: Client, reference: str) -> str:
     """The id of the job that is meant, asked for only if its name was given."""
-    if _ID.fullmatch(reference):
+    if is_id(reference):
         return reference
     return str(find_job(client, reference, fields="id")["id"])
 
 
 def trigger_path(trigger: str) -> str:
-    if not _ID.fullmatch(trigger):
+    if not is_id(trigger):
         raise Misuse(f"{trigger!r} is no trigger's id; `carillon triggers list` shows them.")
     return f"/triggers/{trigger}"

@@ -54,13 +54,13 @@ def labels_of(given: list[str] | None) -> dict[str, str | None]:
     return labels
 
 
-def read_payload(given: str) -> Any:
-    """Raises ``Misuse`` naming the place where it stops being JSON."""
+def read_payload(given: str, *, of: str = "--payload") -> Any:
+    """The JSON of an option. Raises ``Misuse`` naming the place where it stops being JSON."""
     text = read_text(Path(given[1:])) if given.startswith("@") else given
     try:
         return json.loads(text, object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError) as error:
-        raise Misuse(f"--payload: not JSON: {error}") from None
+        raise Misuse(f"{of}: not JSON: {error}") from None
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.query import BaseIterable
 
-from jobs.store.db import read_fast
+from jobs.store.db.values import read_fast
 
 
 def as_rows(queryset: QuerySet[Any]) -> QuerySet[Any]:

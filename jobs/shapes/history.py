@@ -25,6 +25,8 @@ class TriggerShape(Shown):
     job_type: ShownType
     job_version: int
     origin: Origin
+    workflow_run_id: UUID | None
+    """Of the run, for a task of a workflow."""
     scheduled_for: datetime
     due_at: datetime
     state: TriggerState

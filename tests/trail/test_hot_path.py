@@ -9,6 +9,7 @@ from django.db import connection
 from jobs.models import Change, Job, Trigger
 from jobs.store import db, execution
 from jobs.store import jobs as job_store
+from jobs.store.db.values import as_literal
 from jobs.store.jobs import Firing
 from tests.factories import HOUR, attempts, claim, dispatch, finish_of, make_job, now, state_of
 
@@ -30,7 +31,7 @@ def explained(query: db.Query, **parameters: Any) -> list[dict[str, Any]]:
     with connection.cursor() as cursor:
         cursor.execute(
             f"EXPLAIN (ANALYZE, FORMAT JSON) {query.sql.rstrip(';')}",
-            {name: db._literal(value) for name, value in parameters.items()},
+            {name: as_literal(value) for name, value in parameters.items()},
         )
         return cursor.fetchone()[0][0]["Triggers"]
 

@@ -1,5 +1,5 @@
 -- Counts of what happened, by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Tenant -1
--- stands for all tenants together, so that no chart of all sums the rows of each. Their columns are the KINDS of jobs/core/activity.py (jobs/store/db.py: LISTS); null: it did not happen. Nothing of the engine
+-- stands for all tenants together, so that no chart of all sums the rows of each. Their columns are the KINDS of jobs/core/activity.py (jobs/store/db: LISTS); null: it did not happen. Nothing of the engine
 -- depends on them.
 
 -- name: add

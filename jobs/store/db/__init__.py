@@ -20,22 +20,19 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
-from types import NoneType
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
-import orjson
 import psycopg
 from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.backends.signals import connection_created
 from django.db.utils import DEFAULT_DB_ALIAS
-from psycopg.abc import Buffer, Loader
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from jobs.core.activity import KINDS
+from jobs.store.db.values import as_literal, read_fast
 from jobs.telemetry import Outage
 
 T = TypeVar("T")
@@ -55,7 +52,7 @@ _outage, _given_up = Outage("database away"), Outage("statement failed")
 AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "25006"}
 #: No transaction is open; of a connection that broke nothing is known, and nothing is open any more.
 _AT_REST = (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
-_DIRECTORY = Path(__file__).parent / "sql"
+_DIRECTORY = Path(__file__).parent.parent / "sql"
 LISTS = {"kind": KINDS}
 _EACH = re.compile(r"@each (\w+): (.+?)@")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -73,25 +70,6 @@ class StatementFailed(DatabaseError):
 TRANSIENT = (*DISCONNECTED, StatementFailed)
 
 
-class _JsonbLoader(psycopg.adapt.Loader):
-    """As psycopg's own, in a fifth of the time."""
-
-    _decode = staticmethod(orjson.loads)
-
-    def load(self, data: Buffer) -> Any:
-        return self._decode(data)
-
-
-#: Django leaves jsonb as text, for its fields to decode, and reads times in slow Python; psycopg does not.
-_LOADERS: dict[str, type[Loader]] = {
-    "jsonb": _JsonbLoader,
-    "timestamptz": cast(
-        type[Loader],
-        psycopg.adapters.get_loader(psycopg.adapters.types["timestamptz"].oid, Format.TEXT),
-    ),
-}
-
-
 @dataclass(frozen=True)
 class Query:
     """One named statement. ``headers`` holds its header lines by keyword, a list each."""
@@ -102,7 +80,7 @@ class Query:
 
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
-        values = {name: _literal(value) for name, value in parameters.items()}
+        values = {name: as_literal(value) for name, value in parameters.items()}
         with _told_apart():
             rows = self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
         note_answer()
@@ -171,12 +149,6 @@ def _rows(sql: str, cursor: Any) -> list[Any]:
     return [] if row is _NoRow else list(map(partial(tuple.__new__, row), cursor.fetchall()))
 
 
-def read_fast(cursor: Any) -> None:
-    """Let a cursor read what is slow in Django's way of reading it."""
-    for name, loader in _LOADERS.items():
-        cursor.adapters.register_loader(name, loader)
-
-
 class _NoRow(tuple[()]):
     """The row type of a statement that returns nothing."""
 
@@ -184,37 +156,6 @@ class _NoRow(tuple[()]):
 
 
 _row_types: dict[str, type[tuple[Any, ...]]] = {}
-
-
-#: How an element looks inside an array's text; a list with any other type in it is left to psycopg.
-_ELEMENTS: dict[type, Callable[[Any], str]] = {
-    NoneType: lambda _: "NULL",
-    int: str,
-    UUID: lambda value: f"{value.int:032x}",
-    str: lambda value: (
-        '"' + value.replace("\\", r"\\").replace('"', r"\"") + '"'
-        if "\\" in value or '"' in value
-        else f'"{value}"'
-    ),
-    datetime: lambda value: f'"{value.isoformat()}"',
-    timedelta: lambda value: f'"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"',
-}
-
-
-def _literal(value: Any) -> Any:
-    """A list as the text of a Postgres array, several times faster than psycopg's general way; the rest as it is."""
-    if not isinstance(value, list):
-        return value
-    try:
-        if len(kinds := set(map(type, value))) == 1:
-            element = _ELEMENTS[kinds.pop()]
-            if value.count(value[0]) == len(value):
-                # In a batch most columns are.
-                return "{" + ",".join([element(value[0])] * len(value)) + "}"
-            return "{" + ",".join(map(element, value)) + "}"
-        return "{" + ",".join([_ELEMENTS[type(element)](element) for element in value]) + "}"
-    except KeyError:
-        return value
 
 
 @cache
