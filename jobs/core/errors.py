@@ -34,6 +34,8 @@ _WORDS = {
 }
 #: It follows from another finding.
 _NO_FAULT = "default_factory_not_called"
+#: The end of a path whose fault is the name itself.
+_OF_A_KEY = ("[key]",)
 
 
 class CarillonError(Exception):
@@ -195,6 +197,8 @@ def refusal(
         if kind == "extra_forbidden" and len(place) == 1:
             strange.append(place[0])
         elif kind != _NO_FAULT:
+            if place[-1:] == _OF_A_KEY and kind != "extra_forbidden":
+                place = place[:-1]
             for path, messages in _told(finding, _path(place), hints or {}).items():
                 errors.setdefault(path, []).extend(messages)
     for name, message in unknown(strange, known=known, hints=hints).items():

@@ -143,7 +143,7 @@ class TestRefusals:
             ({"tasks": {}}, "tasks", "1 to 1,000"),
             ({"tasks": {f"t{n}": task() for n in range(1001)}, "edges": []}, "tasks", "1,001"),
             ({"edges": [{"before": "extract", "after": "load"}] * 10_001}, "edges", "10,001"),
-            ({"tasks": {"Extract!": task()}, "edges": []}, "tasks.Extract!.[key]", ""),
+            ({"tasks": {"Extract!": task()}, "edges": []}, "tasks.Extract!", "small letter"),
             ({"tasks": {"a": {"job_type": "nope"}}, "edges": []}, "tasks.a.job_type", "nope"),
             ({"tasks": {"a": task(schedule={})}, "edges": []}, "tasks.a.schedule", "no schedule"),
             (

@@ -9,10 +9,15 @@ from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
 from jobs.core.workflows.states import Condition, When
 from jobs.shapes.base import Shape
 from jobs.shapes.job import MAX_NAME
-from jobs.shapes.terms import Between, Line, Text
+from jobs.shapes.terms import Between, Line, Says, Text
 
 KEY = r"[a-z][a-z0-9_]{0,62}"
-_Key = Annotated[str, Field(pattern=f"^{KEY}$"), Text(63, pattern=f"^{KEY}$")]
+_Key = Annotated[
+    str,
+    Field(pattern=f"^{KEY}$"),
+    Says("A task's key is a small letter, then up to 62 small letters, digits and underscores."),
+    Text(63, pattern=f"^{KEY}$"),
+]
 
 
 class TaskShape(Shape):
