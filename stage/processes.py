@@ -1,5 +1,6 @@
 """Python processes that never outlive their starter, and families of processes."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -89,7 +90,11 @@ def is_gone(pid: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nothing listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """A port of the loopback address that nothing listens on, and that no outgoing connection takes meanwhile.
+
+    The kernel gives those of 32768 and above to whoever connects: such a one may be gone by the time a server starts.
+    """
+    for port in random.SystemRandom().sample(range(16_384, 32_768), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("None of a hundred ports of the loopback address is free.")
