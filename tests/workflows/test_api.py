@@ -137,9 +137,9 @@ class TestRefusals:
         ("definition", "field", "words"),
         [
             ({"tasks": dict.fromkeys("abc", task()), "edges": CYCLE}, "edges", "a → b → c → a"),
-            ({"edges": [{"before": "load", "after": "load"}]}, "edges.0", "itself"),
-            ({"edges": [{"before": "extract", "after": "load"}] * 2}, "edges.1", "edges.0"),
-            ({"edges": [{"before": "extract", "after": "lode"}]}, "edges.0", "lode"),
+            ({"edges": [{"before": "load", "after": "load"}]}, "edges[0]", "itself"),
+            ({"edges": [{"before": "extract", "after": "load"}] * 2}, "edges[1]", "edges[0]"),
+            ({"edges": [{"before": "extract", "after": "lode"}]}, "edges[0]", "lode"),
             ({"tasks": {}}, "tasks", "1 to 1,000"),
             ({"tasks": {f"t{n}": task() for n in range(1001)}, "edges": []}, "tasks", "1,001"),
             ({"edges": [{"before": "extract", "after": "load"}] * 10_001}, "edges", "10,001"),
@@ -243,7 +243,8 @@ class TestRuns:
         run = begun(owner, created(owner)["id"])
         play(WorkflowRun.objects.get(id=run["id"]))
         path = f"/workflow-runs/{run['id']}/retry"
-        assert set(faulty_fields(owner.post(path, {"tasks": ["load", "lode"]}))) == {"tasks.1"}
+        assert set(faulty_fields(owner.post(path, {"tasks": ["load", "lode"]}))) == {"tasks[1]"}
+        assert set(faulty_fields(owner.post(path, {"tasks": ["load", "a\0"]}))) == {"tasks[1]"}
         assert WorkflowRun.objects.get().state == "succeeded"
         assert owner.post(path, {"tasks": ["load"]}).json()["state"] == "running"
         assert play(WorkflowRun.objects.get(id=run["id"])) == [["load"]]

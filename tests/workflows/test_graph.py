@@ -31,9 +31,9 @@ class TestFaults:
     def test_edges_name_themselves(self) -> None:
         edges = [Edge("a", "b"), Edge("a", "a"), Edge("a", "b", Condition.ON_FAILURE), Edge("a", "z")]
         assert faults(whens("a", "b"), edges) == {
-            "edges.1": "a → a: a task cannot wait for itself.",
-            "edges.2": "a → b: edges.0 joins the same tasks.",
-            "edges.3": "a → z: there is no task z.",
+            "edges[1]": "a → a: a task cannot wait for itself.",
+            "edges[2]": "a → b: edges[0] joins the same tasks.",
+            "edges[3]": "a → z: there is no task z.",
         }
 
     def test_sizes_are_bounded(self) -> None:

@@ -40,17 +40,11 @@ def get(workflow: WorkflowReference, output: Output = Format.table) -> None:
 def graph(workflow: WorkflowReference, output: Output = Format.table) -> None:
     """Show the tasks of a workflow, each further to the right than those before it."""
     written = find_workflow(connect(), workflow)["definition"]
+    after: dict[str, list[dict[str, Any]]] = {key: [] for key in written["tasks"]}
+    for edge in written["edges"]:
+        after[edge["after"]].append({"task": edge["before"], "on": edge["on"]})
     tasks = [
-        {
-            "task": key,
-            "after": [
-                {"task": edge["before"], "on": edge["on"]}
-                for edge in written["edges"]
-                if edge["after"] == key
-            ],
-            "job_type": task["job_type"],
-            "when": task["when"],
-        }
+        {"task": key, "after": after[key], "job_type": task["job_type"], "when": task["when"]}
         for key, task in written["tasks"].items()
     ]
     if output is not Format.table:
@@ -109,8 +103,7 @@ def indented(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for key in TopologicalSorter(before).static_order():
         depth[key] = max((depth[other] + 1 for other in before[key]), default=0)
     order = sorted(by_key, key=lambda key: depth[key])
-    rows = [by_key[key] | {"task": INDENT * depth[key] + key} for key in order]
-    return [row | {"waits_for": ", ".join(row.get("waits_for", ()))} for row in rows]
+    return [by_key[key] | {"task": INDENT * depth[key] + key} for key in order]
 
 
 def _edge(edge: dict[str, Any]) -> str:

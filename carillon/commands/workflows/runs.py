@@ -103,11 +103,11 @@ def _follow(client: Client, run: dict[str, Any], output: Format) -> None:
     path = _path(run["id"])
     try:
         with renewed_rows(TASK_COLUMNS, output=output) as renew:
-            renew(indented(run["tasks"]))
+            renew(_rows(run))
             while run["state"] == "running":
                 http.pause(WATCH_SECONDS)
                 run = client.get(path)
-                renew(indented(run["tasks"]))
+                renew(_rows(run))
     except KeyboardInterrupt:
         say(f"It goes on: `carillon workflows watch`, `pause` or `cancel` {run['id']}.")
         raise
@@ -125,8 +125,12 @@ def _print_run(run: dict[str, Any], output: Format) -> None:
     if output is not Format.table:
         print_object(run, output=output)
         return
-    print_rows(indented(run["tasks"]), TASK_COLUMNS, output=output)
+    print_rows(_rows(run), TASK_COLUMNS, output=output)
     _tell(run)
+
+
+def _rows(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [task | {"waits_for": ", ".join(task["waits_for"])} for task in indented(run["tasks"])]
 
 
 def _tell(run: dict[str, Any]) -> None:

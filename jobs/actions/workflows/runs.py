@@ -83,13 +83,13 @@ def _steer(tenant: Tenant, run_id: UUID | str, change: Callable[..., bool]) -> W
 def retry_run(*, tenant: Tenant, run_id: UUID | str, tasks: Sequence[str] = ()) -> WorkflowRun:
     """Let a run that ended go on from ``tasks``, or without any from what did not succeed; and all downstream of that.
 
-    What else succeeded is kept, with its result. Raises ``InvalidInput`` (``tasks.<n>``), ``Conflict`` when the run
+    What else succeeded is kept, with its result. Raises ``InvalidInput`` (``tasks[n]``), ``Conflict`` when the run
     goes on, has nothing to retry, or its workflow is deleted, ``NotFound``.
     """
     found = find_run(tenant=tenant, run_id=run_id)
     if unknown := store.unknown_tasks(version_id=found.version_id, tasks=tasks):
         said = f"No task of version {found.version.number} of this workflow has this name."
-        raise InvalidInput({f"tasks.{nth}": said for nth in unknown})
+        raise InvalidInput({f"tasks[{nth}]": said for nth in unknown})
     with db.atomic():
         done = store.retry_run(run_id=found.id, tenant_id=tenant.id, tasks=tasks)
         run = runs_of(tenant).get(id=found.id)

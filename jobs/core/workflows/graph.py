@@ -39,11 +39,11 @@ def faults(whens: Mapping[str, When], edges: Sequence[Edge]) -> dict[str, str]:
     first: dict[tuple[str, str], int] = {}
     for position, edge in enumerate(edges):
         if strange := [key for key in (edge.before, edge.after) if key not in whens]:
-            found[f"edges.{position}"] = f"{edge}: there is no task {strange[0]}."
+            found[f"edges[{position}]"] = f"{edge}: there is no task {strange[0]}."
         elif edge.before == edge.after:
-            found[f"edges.{position}"] = f"{edge}: a task cannot wait for itself."
+            found[f"edges[{position}]"] = f"{edge}: a task cannot wait for itself."
         elif (before := first.setdefault((edge.before, edge.after), position)) != position:
-            found[f"edges.{position}"] = f"{edge}: edges.{before} joins the same tasks."
+            found[f"edges[{position}]"] = f"{edge}: edges[{before}] joins the same tasks."
     if not found and (cycle := _cycle(whens, edges)):
         found["edges"] = f"These tasks wait for each other: {' → '.join(cycle)}."
     return found

@@ -12,7 +12,7 @@ from jobs.shapes.job import MAX_NAME
 from jobs.shapes.terms import Between, Line, Says, Text
 
 KEY = r"[a-z][a-z0-9_]{0,62}"
-_Key = Annotated[
+TaskKey = Annotated[
     str,
     Field(pattern=f"^{KEY}$"),
     Says("A task's key is a small letter, then up to 62 small letters, digits and underscores."),
@@ -51,8 +51,8 @@ class EdgeShape(Shape):
     """``after`` waits for ``before``."""
 
     drops_null = True
-    before: _Key
-    after: _Key
+    before: TaskKey
+    after: TaskKey
     on: Condition | None = None
     """By default the one that suits the ``when`` of ``after``."""
 
@@ -71,7 +71,7 @@ class WorkflowDefinition(Shape):
     drops_null = True
     hints = {"": "A workflow is a JSON object."}
     name: Annotated[str, Line(MAX_NAME)]
-    tasks: Annotated[dict[_Key, TaskShape], Field(json_schema_extra=_of_any_key)]
+    tasks: Annotated[dict[TaskKey, TaskShape], Field(json_schema_extra=_of_any_key)]
     """By their keys: a small letter, then up to 62 small letters, digits and underscores."""
     edges: Annotated[list[EdgeShape], Field(json_schema_extra={"maxItems": MAX_EDGES})] = []
     on_failure: Literal["halt", "continue"] = "halt"

@@ -10,7 +10,7 @@ from jobs.core.states import TriggerState
 from jobs.core.workflows.graph import MAX_TASKS
 from jobs.core.workflows.states import Condition, RunState, TaskRunState
 from jobs.shapes.base import Shape, Shown
-from jobs.shapes.workflow.definition import WorkflowDefinition
+from jobs.shapes.workflow.definition import TaskKey, WorkflowDefinition
 
 
 class WorkflowShape(Shown):
@@ -51,7 +51,7 @@ class RunRequest(Shape):
 class RetryRequest(Shape):
     """From where a run goes on."""
 
-    tasks: Annotated[list[str], Field(max_length=MAX_TASKS)] = []
+    tasks: Annotated[list[TaskKey], Field(max_length=MAX_TASKS)] = []
     """These begin again, and all downstream of them. None: what did not succeed."""
 
 

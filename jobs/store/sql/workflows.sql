@@ -194,7 +194,7 @@ DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNIN
 -- Drop versions of workflows that were deleted before the retention began and have no runs left, as many as have about
 -- %(limit)s tasks, and the workflows whose last versions these are. One workflow may have a million tasks in all its
 -- versions. Their hidden jobs count as deleted since then, and are dropped as all deleted jobs are.
--- locks: rows of workflows, SKIP LOCKED
+-- locks: rows of workflows, SKIP LOCKED; then of their hidden jobs, which nothing else locks any more, waits
 -- index: workflow_deleted, workflowrun_of_workflow, workflowversion_numbered, primary keys
 -- returns: id of each version
 WITH gone AS MATERIALIZED (
