@@ -36,6 +36,7 @@ VERBS = {
     "lifecycle.cancel_jobs": {Verb.CANCEL},
     "lifecycle.cancel": {Verb.CANCEL},
     "lifecycle.replay": {Verb.REPLAY},
+    "workflows.answer": {Verb.ANSWER},
 }
 Move = tuple[str, str]
 

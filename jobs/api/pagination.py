@@ -201,4 +201,5 @@ POSITIONS: dict[str, Callable[[str], object]] = {
     "name": _read_name,
     "slug": _read_name,
     "number": _read_number,
+    "item": _read_number,
 }

@@ -17,7 +17,7 @@ from jobs.api.views import (
     tenancy,
     triggers,
 )
-from jobs.api.workflows import definitions, runs
+from jobs.api.workflows import answers, definitions, runs
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -88,6 +88,26 @@ urlpatterns = [
     path("workflow-runs/<uuid:run_id>/pause", runs.PauseRunView.as_view(), name="workflow-run-pause"),
     path("workflow-runs/<uuid:run_id>/resume", runs.ResumeRunView.as_view(), name="workflow-run-resume"),
     path("workflow-runs/<uuid:run_id>/retry", runs.RetryRunView.as_view(), name="workflow-run-retry"),
+    path(
+        "workflow-runs/<uuid:run_id>/signals/<slug:name>",
+        answers.SignalView.as_view(),
+        name="workflow-run-signal",
+    ),
+    path(
+        "workflow-runs/<uuid:run_id>/tasks/<slug:task>/approve",
+        answers.ApproveView.as_view(),
+        name="workflow-run-approve",
+    ),
+    path(
+        "workflow-runs/<uuid:run_id>/tasks/<slug:task>/refuse",
+        answers.RefuseView.as_view(),
+        name="workflow-run-refuse",
+    ),
+    path(
+        "workflow-runs/<uuid:run_id>/tasks/<slug:task>/items",
+        runs.ItemsView.as_view(),
+        name="workflow-run-items",
+    ),
     path("tenant", explain.TenantView.as_view(), name="tenant"),
     path("secrets", vault.SecretsView.as_view(), name="secrets"),
     path("secrets/<str:name>", vault.SecretView.as_view(), name="secret"),

@@ -53,6 +53,7 @@ class Verb(StrEnum):
     REAP = "reap"
     CANCEL = "cancel"
     REPLAY = "replay"
+    ANSWER = "answer"
 
 
 #: States that still need work. A trigger in any other state has ended.
@@ -126,6 +127,7 @@ TRANSITIONS: dict[Verb, tuple[Transition, ...]] = {
         _row(Verb.CANCEL, {S.RUNNING}, {S.CANCELLED}),
     ),
     Verb.REPLAY: (_row(Verb.REPLAY, {S.DEAD, S.SUCCEEDED, S.SKIPPED, S.CANCELLED}, {S.PENDING}),),
+    Verb.ANSWER: (_row(Verb.ANSWER, {S.PENDING}, {S.SUCCEEDED, S.CANCELLED}),),
 }
 del S
 

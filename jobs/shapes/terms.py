@@ -119,7 +119,8 @@ def here(read: Callable[[str], T]) -> Callable[[str], T]:
     return validator
 
 
-def _stored_instant(text: object) -> datetime:
+def stored_instant(text: object) -> datetime:
+    """An instant that can be stored, in UTC. Raises ``InvalidInput`` under the empty field."""
     instant = parse_instant(text)
     if not EARLIEST <= instant <= LATEST:
         raise InvalidInput({"": OUT_OF_BOUNDS})
@@ -127,7 +128,7 @@ def _stored_instant(text: object) -> datetime:
 
 
 #: An instant that can be stored, in UTC.
-Instant = Annotated[datetime, BeforeValidator(_stored_instant)]
+Instant = Annotated[datetime, BeforeValidator(stored_instant)]
 
 
 def seconds(duration: timedelta) -> int | float:

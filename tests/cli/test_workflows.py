@@ -143,3 +143,47 @@ class TestRuns:
         refused = carillon("workflows", "run", "etl", "--input", "{")
         assert (refused.code, "--input: not JSON" in refused.err) == (2, True)
         assert not WorkflowRun.objects.exists()
+
+
+class TestAnswers:
+    @pytest.fixture
+    def run(self, carillon: Command, tmp_path: Path) -> str:
+        path = tmp_path / "release.yaml"
+        path.write_text(
+            "name: release\n"
+            "tasks:\n"
+            "  paid: {wait: {type: signal}}\n"
+            "  check: {wait: {type: approval, message: 'Release it?'}}\n"
+            "  each: {job_type: noop, map: {over: {$from: workflow.input}}}\n"
+        )
+        applied = carillon("workflows", "apply", "-f", str(path))
+        assert applied.code == 0, applied.err
+        return run_id(carillon("workflows", "run", "release", "--input", "[1, 2]", "--no-wait", "-o", "json"))
+
+    def test_are_given_by_commands(self, carillon: Command, run: str, ends: dict[str, str]) -> None:
+        shown = carillon("workflows", "show", run).out
+        assert all(told in shown for told in ("signal paid", "approval: Release it?", "2 of 2 items"))
+        items = carillon("workflows", "items", run, "each", "-o", "json").json
+        assert [(one["item"], one["value"], one["state"]) for one in items] == [
+            (0, 1, "started"),
+            (1, 2, "started"),
+        ]
+        carillon("workflows", "signal", run, "paid", "--payload", '{"sum": 5}')
+        approved = carillon("workflows", "approve", run, "check", "--comment", "Go.", "-o", "json").json
+        assert {task["task"]: task["state"] for task in approved["tasks"]} == {
+            "paid": "succeeded",
+            "check": "succeeded",
+            "each": "started",
+        }
+        again = carillon("workflows", "refuse", run, "check")
+        assert again.code == 1
+        assert "does not wait for an approval now" in again.err
+        assert carillon("workflows", "watch", run, "-o", "json").json["state"] == "succeeded"
+
+    def test_skip_what_failed(self, carillon: Command, etl: str, ends: dict[str, str]) -> None:
+        ends["load"] = "dead"
+        carillon("workflows", "apply", "-f", etl)
+        run = run_id(carillon("workflows", "run", "etl", "-o", "json"))
+        ends.clear()
+        carillon("workflows", "retry", run, "--skip", "load")
+        assert carillon("workflows", "watch", run, "-o", "json").json["state"] == "succeeded"

@@ -17,16 +17,19 @@ Ends = Mapping[str, str]
 
 
 def make_workflow(tenant: Tenant, *edges: Sequence[str], **options: Any) -> Workflow:
-    """Of ``noop``s. An edge is ``(before, after)``, or has a condition, too; ``whens``, ``payloads`` by task; ``tasks``
-    alone.
+    """Of ``noop``s. An edge is ``(before, after)``, or has a condition, too; ``whens``, ``payloads``, ``waits`` and
+    ``maps`` by task; ``tasks`` alone.
     """
     whens, payloads = options.pop("whens", {}), options.pop("payloads", {})
+    waits, maps = options.pop("waits", {}), options.pop("maps", {})
     plain = {"job_type": options.pop("job_type", "noop")}
     keys = dict.fromkeys([*options.pop("tasks", ()), *(key for edge in edges for key in edge[:2])])
     document = {
         "name": options.pop("name", f"workflow-{factories.now().timestamp()}"),
         "tasks": {
-            key: plain | {"when": whens.get(key, "all_success"), "payload": payloads.get(key, {})}
+            key: {"when": whens.get(key, "all_success")}
+            | ({"wait": waits[key]} if key in waits else plain | {"payload": payloads.get(key, {})})
+            | ({"map": maps[key]} if key in maps else {})
             for key in keys
         },
         "edges": [dict(zip(("before", "after", "on"), edge, strict=False)) for edge in edges],
@@ -85,5 +88,5 @@ def states(run: WorkflowRun) -> dict[str, str]:
     keys = dict(WorkflowTask.objects.filter(version_id=run.version_id).values_list("number", "key"))
     return {
         keys[one.task]: f"{one.state} {one.reason}" if one.state == "skipped" else one.state
-        for one in TaskRun.objects.filter(run=run)
+        for one in TaskRun.objects.filter(run=run, item=None)
     }

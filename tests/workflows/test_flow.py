@@ -20,7 +20,7 @@ def takes(source: object) -> dict[str, object]:
 
 def faults_of(payload: object, key: str = "report") -> dict[str, str]:
     payloads: dict[str, object] = {"extract": {}, "load": {}, "report": {}, "beside": {}}
-    return faults(payloads | {key: payload}, CHAIN)
+    return faults({each: {"payload": one} for each, one in (payloads | {key: payload}).items()}, CHAIN)
 
 
 class TestFaults:

@@ -8,6 +8,11 @@ import pytest
 from jobs.core.workflows.states import RUN_TRANSITIONS, TASK_RUN_TRANSITIONS
 
 ROOT = Path(__file__).parent.parent.parent
+SQL = (
+    "jobs/migrations/0009_workflows.py",
+    "jobs/migrations/0012_waits_and_maps.py",
+    "jobs/store/sql/workflows.sql",
+)
 Move = tuple[str, str]
 TABLES = {"runs": RUN_TRANSITIONS, "task runs": TASK_RUN_TRANSITIONS}
 
@@ -17,8 +22,7 @@ def in_code(of: str) -> set[Move]:
 
 
 def in_sql(of: str) -> set[Move]:
-    paths = ("jobs/migrations/0009_workflows.py", "jobs/store/sql/workflows.sql")
-    text = "".join((ROOT / path).read_text() for path in paths)
+    text = "".join((ROOT / path).read_text() for path in SQL)
     found = re.findall(rf"-- transition of {of}: (.+) -> (.+)", text)
     return {
         (old.strip(), new.strip())
@@ -34,13 +38,13 @@ class TestSql:
         assert in_sql(of) == in_code(of)
 
     def test_says_so_beside_every_statement_that_sets_a_state(self) -> None:
-        for path in ("jobs/migrations/0009_workflows.py", "jobs/store/sql/workflows.sql"):
+        for path in SQL:
             lines = (ROOT / path).read_text().splitlines()
             for number, line in enumerate(lines):
                 if re.search(r"(UPDATE|INSERT INTO) jobs_(taskrun|workflowrun)\b", line):
                     following = " ".join(lines[number : number + 4])
                     if re.search(r"\bstate\b( =|,)", following.partition("WHERE")[0]):
-                        above = "\n".join(lines[max(0, number - 14) : number + 1])
+                        above = "\n".join(lines[max(0, number - 20) : number + 1])
                         assert "-- transition of " in above, f"{path}:{number + 1}"
 
 

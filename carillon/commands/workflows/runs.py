@@ -18,6 +18,11 @@ WATCH_SECONDS = 0.5
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
 Task = Annotated[list[str] | None, typer.Option("--task", help="Begin again with it; may be repeated.")]
 
+Skipped = Annotated[
+    list[str] | None,
+    typer.Option("--skip", help="Go on as if this task, which failed, had succeeded; may be repeated."),
+]
+
 
 @app.command()
 def run(
@@ -37,7 +42,7 @@ def run(
     body = None if given is None else {"input": options.read_payload(given, of="--input")}
     begun = client.post(f"/workflows/{find_workflow(client, workflow)['id']}/runs", body, key=idempotency_key)
     if no_wait:
-        _print_run(begun, output)
+        print_run(begun, output)
         return
     _follow(client, begun, output)
 
@@ -64,43 +69,47 @@ def runs(
 @app.command()
 def show(run: RunId, output: Output = Format.table) -> None:
     """Show a run: each task, its state and what it waits for."""
-    _print_run(connect().get(_path(run)), output)
+    print_run(connect().get(path_of(run)), output)
 
 
 @app.command()
 def watch(run: RunId, output: Output = Format.table) -> None:
     """Follow a run to its end; exit code 1 unless it succeeds."""
     client = connect()
-    _follow(client, client.get(_path(run)), output)
+    _follow(client, client.get(path_of(run)), output)
 
 
 @app.command()
 def pause(run: RunId, output: Output = Format.table) -> None:
     """Start nothing more of a run until it is resumed; what has started goes on."""
-    _print_run(connect().post(f"{_path(run)}/pause"), output)
+    print_run(connect().post(f"{path_of(run)}/pause"), output)
 
 
 @app.command()
 def resume(run: RunId, output: Output = Format.table) -> None:
     """Start what is ready of a paused run."""
-    _print_run(connect().post(f"{_path(run)}/resume"), output)
+    print_run(connect().post(f"{path_of(run)}/resume"), output)
 
 
 @app.command()
 def cancel(run: RunId, output: Output = Format.table) -> None:
     """Start nothing more of a run for good, and ask what runs to stop."""
-    _print_run(connect().post(f"{_path(run)}/cancel"), output)
+    print_run(connect().post(f"{path_of(run)}/cancel"), output)
 
 
 @app.command()
-def retry(run: RunId, task: Task = None, output: Output = Format.table) -> None:
+def retry(run: RunId, task: Task = None, skip: Skipped = None, output: Output = Format.table) -> None:
     """Let a run that ended go on from what did not succeed, or from tasks; and from all that comes after these."""
-    _print_run(connect().post(f"{_path(run)}/retry", {"tasks": task} if task else None), output)
+    body = {"tasks": task, "skip": skip}
+    print_run(
+        connect().post(f"{path_of(run)}/retry", {name: given for name, given in body.items() if given}),
+        output,
+    )
 
 
 def _follow(client: Client, run: dict[str, Any], output: Format) -> None:
     """Print the run at its end. Raises ``Failure`` unless it succeeded. Ctrl-C leaves it running, and says so."""
-    path = _path(run["id"])
+    path = path_of(run["id"])
     try:
         with renewed_rows(TASK_COLUMNS, output=output) as renew:
             renew(_rows(run))
@@ -121,7 +130,8 @@ def _follow(client: Client, run: dict[str, Any], output: Format) -> None:
         )
 
 
-def _print_run(run: dict[str, Any], output: Format) -> None:
+def print_run(run: dict[str, Any], output: Format) -> None:
+    """Print a run with its tasks."""
     if output is not Format.table:
         print_object(run, output=output)
         return
@@ -130,7 +140,18 @@ def _print_run(run: dict[str, Any], output: Format) -> None:
 
 
 def _rows(run: dict[str, Any]) -> list[dict[str, Any]]:
-    return [task | {"waits_for": ", ".join(task["waits_for"])} for task in indented(run["tasks"])]
+    return [task | {"waits_for": _waits_for(task)} for task in indented(run["tasks"])]
+
+
+def _waits_for(task: dict[str, Any]) -> str:
+    if task["state"] == "started" and task["wait"]:
+        wait = task["wait"]
+        return {"signal": f"signal {wait.get('name')}", "approval": f"approval: {wait.get('message')}"}.get(
+            wait["type"], "time"
+        )
+    if task["items_left"] is not None:
+        return f"{task['items_left']:,} of {task['item_count']:,} items"
+    return ", ".join(task["waits_for"])
 
 
 def _tell(run: dict[str, Any]) -> None:
@@ -138,7 +159,8 @@ def _tell(run: dict[str, Any]) -> None:
     say(f"{run['workflow_name']} version {run['version']}: {run['state']}{paused}; run {run['id']}.")
 
 
-def _path(run: str) -> str:
+def path_of(run: str) -> str:
+    """Where the API has a run. Raises ``Misuse``."""
     if not is_id(run):
         raise Misuse(f"{run!r} is no run's id; `carillon workflows runs` shows them.")
     return f"/workflow-runs/{run}"

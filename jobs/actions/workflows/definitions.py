@@ -15,7 +15,8 @@ from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, Quota
 from jobs.core.json_rules import check_json, is_same
 from jobs.core.workflows import flow, graph
 from jobs.core.workflows.graph import Edge
-from jobs.core.workflows.states import RunState
+from jobs.core.workflows.states import WAIT_TYPE, RunState
+from jobs.handlers import registry
 from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.models.fields import new_id
 from jobs.shapes.workflow.definition import WorkflowDefinition
@@ -127,7 +128,8 @@ def _found(
 
 def _edit(workflow: Workflow, draft: "_Draft") -> None:
     present = find_version(workflow, workflow.version)
-    if is_same(present.definition, draft.written):
+    # As this release writes it: fields may have come since.
+    if is_same(_written(WorkflowDefinition.read(present.definition)), draft.written):
         return
     if workflow.version >= MAX_VERSIONS:
         raise Conflict(f"A workflow has at most {MAX_VERSIONS:,} versions: create another one instead.")
@@ -162,7 +164,11 @@ class _Draft(NamedTuple):
 
     @property
     def written(self) -> dict[str, Any]:
-        return self.read.model_dump(mode="json")
+        return _written(self.read)
+
+
+def _written(read: WorkflowDefinition) -> dict[str, Any]:
+    return read.model_dump(mode="json")
 
 
 def _draft(tenant: Tenant, definition: object) -> _Draft:
@@ -172,7 +178,7 @@ def _draft(tenant: Tenant, definition: object) -> _Draft:
     edges = [Edge(edge.before, edge.after, edge.on) for edge in read.edges]
     found = graph.faults({key: task.when for key, task in read.tasks.items()}, edges)
     # A reference is held to what is upstream, which only a sound graph tells.
-    if found := found or flow.faults({key: task.payload for key, task in read.tasks.items()}, edges):
+    if found := found or flow.faults({key: task.taking() for key, task in read.tasks.items()}, edges):
         raise InvalidInput(found)
     now = database_now()
     return _Draft(read, edges, _hidden_jobs(tenant, read, now), now)
@@ -184,6 +190,13 @@ class _TaskKinds(Kinds):
     def __call__(self, name: object) -> Kind:
         kind = super().__call__(name)
         return replace(kind, check=partial(_check_aside, kind))
+
+
+class _Waits(Kinds):
+    """The type of waits alone, whose shape has read their payloads."""
+
+    def __call__(self, name: object) -> Kind:
+        return Kind(WAIT_TYPE, registry.get(WAIT_TYPE).timeout, lambda payload: None)
 
 
 def _check_aside(kind: Kind, payload: Any) -> None:
@@ -201,11 +214,13 @@ def _check_aside(kind: Kind, payload: Any) -> None:
 
 def _hidden_jobs(tenant: Tenant, read: WorkflowDefinition, now: datetime) -> dict[str, Job]:
     """The job of each task, with a name that tells whose it is. Raises ``InvalidInput`` under ``tasks.<key>``."""
-    errors, jobs, kinds = Complaints(), {}, _TaskKinds(tenant)
+    errors, jobs, kinds, waits = Complaints(), {}, _TaskKinds(tenant), _Waits(tenant)
     for key, task in read.tasks.items():
         job_id = new_id()
-        document = task.as_job(f"{read.name[:_SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
-        read_job = partial(definitions.parse, document, tenant=tenant, now=now, kinds=kinds)
+        document = task.as_job(key, f"{read.name[:_SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
+        read_job = partial(
+            definitions.parse, document, tenant=tenant, now=now, kinds=waits if task.wait else kinds
+        )
         if columns := errors.collect(read_job, under=f"tasks.{key}"):
             jobs[key] = Job(
                 id=job_id, tenant=tenant, created_at=now, updated_at=now, **columns | {"next_fire_at": None}
@@ -229,7 +244,12 @@ def _write_version(workflow: Workflow, draft: _Draft) -> None:
         created_at=workflow.updated_at,
     )
     whens = {key: task.when for key, task in draft.read.tasks.items()}
-    if taken := store.insert_graph(version, whens=whens, edges=draft.edges, jobs=draft.jobs):
+    maps = {
+        key: store.Map(task.map.over[flow.FROM], task.map.max_parallel)
+        for key, task in draft.read.tasks.items()
+        if task.map is not None
+    }
+    if taken := store.insert_graph(version, whens=whens, edges=draft.edges, jobs=draft.jobs, maps=maps):
         raise Conflict(
             f"A job has the name that task {min(taken)} would have: {draft.jobs[min(taken)].name}."
         )

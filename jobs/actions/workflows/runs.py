@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from jobs.actions.jobs import parse_id
 from jobs.actions.workflows.definitions import find_version, find_workflow
 from jobs.core.errors import Conflict, InvalidInput, NotFound
 from jobs.core.json_rules import check_json
 from jobs.core.workflows.states import RunState
-from jobs.models import Change, Workflow, WorkflowRun
+from jobs.models import Change, TaskRun, Trigger, Workflow, WorkflowRun
 from jobs.shapes.workflow.run import OneRun
 from jobs.store import db, trail
 from jobs.store import workflows as store
@@ -33,7 +33,7 @@ def run_workflow(*, tenant: Tenant, workflow_id: UUID | str, run_input: object =
                 workflow_id=workflow.id, version_id=version.id, tasks=version.task_count, run_input=run_input
             )
             if run_id is not None:
-                _note(workflow, Change.Action.RUN, {"run": [None, str(run_id)]})
+                note(workflow, Change.Action.RUN, {"run": [None, str(run_id)]})
                 wake_beats()
                 return runs_of(tenant).get(id=run_id)
         # It is deleted, or another run has this very microsecond; the clock moves on.
@@ -51,7 +51,7 @@ def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     if not done and not run.cancel_requested:
         raise Conflict(f"The run has ended already: it is {run.state}.")
     if done and not found.cancel_requested:
-        _note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
+        note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
     return run
 
 
@@ -76,29 +76,39 @@ def _steer(tenant: Tenant, run_id: UUID | str, change: Callable[..., bool]) -> W
             raise Conflict(f"The run has ended: it is {run.state}.")
         was, now = found.paused_at is not None, run.paused_at is not None
         if was != now:
-            _note(run.workflow, Change.Action.UPDATED, {"run": [str(run.id)] * 2, "paused": [was, now]})
+            note(run.workflow, Change.Action.UPDATED, {"run": [str(run.id)] * 2, "paused": [was, now]})
     return run
 
 
-def retry_run(*, tenant: Tenant, run_id: UUID | str, tasks: Sequence[str] = ()) -> WorkflowRun:
+def retry_run(
+    *, tenant: Tenant, run_id: UUID | str, tasks: Sequence[str] = (), skip: Sequence[str] = ()
+) -> WorkflowRun:
     """Let a run that ended go on from ``tasks``, or without any from what did not succeed; and all downstream of that.
 
-    What else succeeded is kept, with its result. Raises ``InvalidInput`` (``tasks[n]``), ``Conflict`` when the run
-    goes on, has nothing to retry, or its workflow is deleted, ``NotFound``.
+    What else succeeded is kept, with its result. ``skip``: tasks that failed and count as succeeded from here on; if
+    only such are named, no other that failed begins again. Raises ``InvalidInput`` (``tasks[n]``, ``skip[n]``),
+    ``Conflict`` when the run goes on, has nothing to retry, a task to skip did not fail, or its workflow is deleted,
+    ``NotFound``.
     """
     found = find_run(tenant=tenant, run_id=run_id)
-    if unknown := store.unknown_tasks(version_id=found.version_id, tasks=tasks):
-        said = f"No task of version {found.version.number} of this workflow has this name."
-        raise InvalidInput({f"tasks[{nth}]": said for nth in unknown})
+    said = f"No task of version {found.version.number} of this workflow has this name."
+    wrong = {
+        f"{field}[{nth}]": said
+        for field, names in (("tasks", tasks), ("skip", skip))
+        for nth in store.unknown_tasks(version_id=found.version_id, tasks=names)
+    }
+    both = {f"skip[{nth}]": "It is among tasks, too." for nth, name in enumerate(skip) if name in tasks}
+    if wrong or both:
+        raise InvalidInput(both | wrong)
     with db.atomic():
-        done = store.retry_run(run_id=found.id, tenant_id=tenant.id, tasks=tasks)
+        done = store.retry_run(run_id=found.id, tenant_id=tenant.id, tasks=tasks, skip=skip)
         run = runs_of(tenant).get(id=found.id)
         if not done and run.workflow.deleted_at is not None:
             raise Conflict("The workflow of this run is deleted.")
         if not done:
             has = "has not ended" if run.state == RunState.RUNNING else "has nothing to retry"
             raise Conflict(f"The run {has}: it is {run.state}.")
-        _note(run.workflow, Change.Action.REPLAYED, {"run": [None, str(run.id)]})
+        note(run.workflow, Change.Action.REPLAYED, {"run": [None, str(run.id)]})
         wake_beats()
     return run
 
@@ -127,7 +137,19 @@ def representation(run: WorkflowRun) -> dict[str, Any]:
     return OneRun.of(run, tasks=tasks, workflow_name=run.workflow.name, version=run.version.number)
 
 
-def _note(workflow: Workflow, action: Change.Action, changes: dict[str, Any]) -> None:
+def items_of(run: WorkflowRun, task: str) -> QuerySet[TaskRun]:
+    """The items of a map, each with ``trigger_id``. Raises ``NotFound`` where the run has no such task."""
+    number = run.version.tasks.filter(key=task).values_list("number", flat=True).first()
+    if number is None:
+        raise NotFound("This run has no such task.")
+    triggers = Trigger.objects.filter(id=OuterRef("id")).values("id")
+    return TaskRun.objects.filter(run=run, task=number, item__isnull=False).annotate(
+        trigger_id=Subquery(triggers)
+    )
+
+
+def note(workflow: Workflow, action: Change.Action, changes: dict[str, Any]) -> None:
+    """An entry on the audit trail."""
     trail.note(
         tenant_id=workflow.tenant_id,
         kind=Change.Kind.WORKFLOW,

@@ -11,9 +11,9 @@ from jobs.actions.workflows import runs as actions
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
-from jobs.models import WorkflowRun
+from jobs.models import TaskRun, WorkflowRun
 from jobs.selection.workflows import WorkflowRunFilter
-from jobs.shapes.workflow.run import OneRun, RetryRequest, RunRequest, RunShape
+from jobs.shapes.workflow.run import ItemShape, OneRun, RetryRequest, RunRequest, RunShape
 
 
 class WorkflowRunsView(Endpoint):
@@ -104,7 +104,7 @@ class ResumeRunView(Endpoint):
 
 class RetryRunView(Endpoint):
     @endpoint(
-        "Let a run that ended go on from what did not succeed, or from tasks, and all downstream of that",
+        "Let a run that ended go on from what did not succeed, from tasks, or without some that failed",
         request=RetryRequest,
         responses={200: OneRun},
         problems=(404, 409),
@@ -112,5 +112,25 @@ class RetryRunView(Endpoint):
     )
     def post(self, request: Request, run_id: UUID) -> Response:
         wanted = RetryRequest.read(self.body())
-        run = actions.retry_run(tenant=self.tenant, run_id=run_id, tasks=wanted.tasks)
+        run = actions.retry_run(tenant=self.tenant, run_id=run_id, tasks=wanted.tasks, skip=wanted.skip)
         return Response(actions.representation(run))
+
+
+class ItemsPagination(IdCursorPagination):
+    orderings = {"item": "item", "-item": "-item"}
+
+
+class ItemsView(Endpoint):
+    queryset = TaskRun.objects.none()
+    shows = ItemShape
+    pagination_class = ItemsPagination
+
+    @endpoint(
+        "List the items of a map, in the order of its list",
+        responses={200: Many(ItemShape)},
+        problems=(404,),
+        operation_id="workflow_runs_items",
+    )
+    def get(self, request: Request, run_id: UUID, task: str) -> Response:
+        run = actions.find_run(tenant=self.tenant, run_id=run_id)
+        return self.page_of(actions.items_of(run, task))

@@ -1,8 +1,9 @@
 """Data flow: the values that a task's payload takes from what came before it (ADR 32).
 
 ``{"$from": "extract.result.rows"}`` stands for a value within a payload, whose type is kept. It names the result of a
-task upstream, ``workflow.input`` or ``run.scheduled_for``; names and positions (from 0) lead further into the first
-two. That is all of the language.
+task upstream, ``workflow.input``, ``run.scheduled_for``, or in a map ``map.item`` or ``map.index``; names and positions
+(from 0) lead further into a result, the input or an item. That is all of the language. ``carillon_value`` of migration
+0012 finds the values.
 """
 
 import re
@@ -18,6 +19,9 @@ FROM = "$from"
 #: So many values one payload may take; each is as large as a result may be.
 MAX_REFERENCES = 32
 _SHAPE = "Must be like extract.result.rows, workflow.input.day or run.scheduled_for."
+#: Beside results: what a path may lead into, and what it may not.
+_LEADING_ON = (("workflow", "input"), ("map", "item"))
+_WHOLE = (("run", "scheduled_for", ()), ("map", "index", ()))
 #: As some write the place of an element: ``rows[0]``.
 _POSITION = re.compile(r"\[(\d+)\]")
 #: Of a secret's placeholder (jobs.handlers.placeholders), which is also left where a result held the secret itself.
@@ -36,22 +40,28 @@ class Reference(NamedTuple):
         """Raises ``ValueError``."""
         source, what, *path = text.split(".") if isinstance(text, str) and text.count(".") else ("", "")
         found = cls(source, what, tuple(path))
-        fits = source and (what == "result" or found.of_input or found == ("run", "scheduled_for", ()))
+        fits = source and (what == "result" or found[:2] in _LEADING_ON or found in _WHOLE)
         if not fits or "" in path:
             raise ValueError(_SHAPE)
         return found
 
     @property
-    def of_input(self) -> bool:
-        return (self.source, self.what) == ("workflow", "input")
+    def of_item(self) -> bool:
+        return self.source == "map" and self.what != "result"
 
     @property
     def task(self) -> str | None:
-        """The task whose result it is; None: it is the run's or the input's."""
+        """The task whose result it is; None: it is of the run, its input or an item."""
         return self.source if self.what == "result" else None
 
     def __str__(self) -> str:
         return ".".join((self.source, self.what, *self.path))
+
+
+#: Of the results of a map's items together, as they are stored. ``carillon_value`` has it too.
+MAX_COLLECTED_BYTES = 4 * 1024 * 1024
+#: In the place of a value that is larger.
+TOO_LARGE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +76,49 @@ def references(payload: object) -> set[Reference]:
     return {Reference.read(value[FROM]) for _, value in _each(payload, "")}
 
 
-def faults(payloads: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, str]:
-    """What is wrong with the references in these tasks' payloads, by ``tasks.<key>.payload.<place>``; empty: nothing.
+def faults(taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge]) -> dict[str, str]:
+    """What is wrong with the references of these tasks, by ``tasks.<key>.<field>.<place>``; empty: nothing.
 
-    The graph must be sound.
+    ``taking``: by task and field what may take values: ``payload``, of a map ``map.over``. The graph must be sound.
     """
     found: dict[str, str] = {}
     upstream: dict[str, set[str]] = {}
-    for key, payload in payloads.items():
-        places = list(_each(payload, f"tasks.{key}.payload"))
+    for key, fields in taking.items():
+        places = [each for field, value in fields.items() for each in _each(value, f"tasks.{key}.{field}")]
         if len(places) > MAX_REFERENCES:
             found[f"tasks.{key}.payload"] = (
                 f"Must take at most {MAX_REFERENCES} values from elsewhere, not {len(places):,}."
             )
             continue
         for place, value in places:
-            upstream = upstream or _upstream(payloads, edges)
-            if wrong := _fault(
-                value, whole=value is payload, key=key, upstream=upstream[key], known=payloads
-            ):
+            upstream = upstream or _upstream(taking, edges)
+            if value is fields["payload"]:
+                found[place] = f"{FROM} stands for a value within a payload, not for all of it."
+            elif wrong := _fault(value, key=key, upstream=upstream[key], taking=taking, place=place):
                 found[place] = wrong
     return found
 
 
 def _fault(
-    value: Mapping[str, Any], *, whole: bool, key: str, upstream: set[str], known: Mapping[str, object]
+    value: Mapping[str, Any],
+    *,
+    key: str,
+    upstream: set[str],
+    taking: Mapping[str, Mapping[str, object]],
+    place: str,
 ) -> str:
-    if whole:
-        return f"{FROM} stands for a value within a payload, not for all of it."
     if len(value) > 1:
         return f"{FROM} stands alone in its object."
     try:
         reference = Reference.read(value[FROM])
     except ValueError as error:
         return str(error)
+    if reference.of_item:
+        in_items = "map.over" in taking[key] and place != f"tasks.{key}.map.over"
+        return "" if in_items else f"{reference}: only the payload of a map has items."
     if reference.task is None or reference.task in upstream:
         return ""
-    if reference.task not in known:
+    if reference.task not in taking:
         return f"{reference}: there is no task {reference.task}."
     return f"{reference}: {reference.task} is not upstream of {key}, so it need not have ended before."
 
@@ -136,6 +152,8 @@ def filled(payload: object, values: Mapping[Reference, Any]) -> Any:
     for reference in references(payload):
         if reference not in values:
             return Unresolved(f"There is nothing at {reference}.")
+        if values[reference] is TOO_LARGE:
+            return Unresolved(f"What is at {reference} is larger than {MAX_COLLECTED_BYTES:,} bytes.")
         if _holds_secret(values[reference]):
             return Unresolved(
                 f"The value at {reference} holds a placeholder of a secret, which is never taken over."

@@ -23,9 +23,14 @@ class TaskRunState(StrEnum):
     CANCELLED = "cancelled"
 
 
+#: The job type of tasks that wait: Carillon's own.
+WAIT_TYPE = "carillon.wait"
 UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.STARTED)
-#: Why a task run was skipped: no condition of its edges can be met any more; a task failed and the workflow halts.
-SKIP_REASONS = ("upstream", "halted")
+#: Why a task run was skipped: no condition of its edges can be met any more; a task failed and the workflow halts; a
+#: caller asked to go on without it, so that it counts as succeeded to what comes after.
+SKIP_REASONS = ("upstream", "halted", "requested")
+#: Why a map failed before it had items: what it is to go over is not there, is no list, or is too long.
+MAP_REASONS = ("no_list", "too_long")
 
 
 class Condition(StrEnum):
@@ -66,13 +71,14 @@ RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     ),
 }
 S = TaskRunState
-#: Verb -> pairs of states. ``plan`` makes a task run with its run; ``end`` follows its trigger's end; ``again`` is of a
-#: run that is retried.
+#: Verb -> pairs of states. ``plan`` makes a task run with its run; ``end`` follows its trigger's end, of a map its
+#: items'; ``expand`` is of a map; ``again`` and ``pass`` are of a run that is retried.
 TASK_RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     "plan": frozenset({("-", S.WAITING), ("-", S.READY)}),
     "ready": frozenset({(S.WAITING, S.READY)}),
     "start": frozenset({(S.READY, S.STARTED)}),
     "end": frozenset({(S.STARTED, S.SUCCEEDED), (S.STARTED, S.FAILED), (S.STARTED, S.CANCELLED)}),
+    "expand": frozenset({(S.READY, S.STARTED), (S.READY, S.SUCCEEDED), (S.READY, S.FAILED)}),
     "skip": frozenset({(S.WAITING, S.SKIPPED)}),
     "cancel": frozenset({(S.WAITING, S.CANCELLED), (S.READY, S.CANCELLED)}),
     "again": frozenset(
@@ -80,5 +86,6 @@ TASK_RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
         for end in (S.SUCCEEDED, S.FAILED, S.SKIPPED, S.CANCELLED)
         for begin in (S.WAITING, S.READY)
     ),
+    "pass": frozenset({(S.FAILED, S.SKIPPED), (S.CANCELLED, S.SKIPPED)}),
 }
 del S

@@ -81,6 +81,11 @@ class WorkflowTask(models.Model):
     #: Whether it needs all of its incoming edges to be met, or one.
     needs_all = models.BooleanField()
     incoming = models.PositiveIntegerField()
+    #: It only waits, so it takes none of the places of ``max_parallel``.
+    waits = models.BooleanField(default=False, db_default=False)
+    #: Of a map: the reference to its list, and how many of its items may be started at once.
+    maps_over = models.CharField(max_length=1000, blank=True, default="", db_default="")
+    map_parallel = models.PositiveIntegerField(null=True)
 
     def __str__(self) -> str:
         return self.key

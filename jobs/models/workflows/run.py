@@ -57,16 +57,23 @@ class WorkflowRun(models.Model):
 
 
 class TaskRun(models.Model):
-    """One task in one run. Its trigger, once it is started, has the same id: there can be no second one.
+    """One task in one run, or one item of a map. Its trigger, once it is started, has the same id: there can be no
+    second one. A map has none of its own.
 
-    ``undecided``: incoming edges of which the task before has not ended; ``met``: those that are met. ``exempt``: it
-    handles a failure, or comes after a task that does, so it starts in a run that halts. ``unsettled``: the
-    transaction that ended it, until what follows from its end is done, in that same transaction.
+    ``undecided``: incoming edges of which the task before has not ended; ``met``: those that are met. Of a map that has
+    started: items that have not ended, and the first that was not let go yet. ``exempt``: it handles a failure, or
+    comes after a task that does, so it starts in a run that halts. ``unsettled``: the transaction that ended it, until
+    what follows from its end is done, in that same transaction.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     run = models.ForeignKey(WorkflowRun, on_delete=models.PROTECT, related_name="task_runs", db_index=False)
     task = models.PositiveIntegerField()
+    #: Of an item of a map: its place in the list, from 0, and what stands there.
+    item = models.PositiveIntegerField(null=True)
+    value = models.JSONField(null=True)
+    #: Of a map: how many items it has.
+    item_count = models.PositiveIntegerField(null=True)
     state = models.CharField(max_length=16, choices=choices(TaskRunState))
     reason = models.CharField(max_length=32, blank=True, default="", db_default="")
     undecided = models.PositiveIntegerField()
@@ -78,8 +85,10 @@ class TaskRun(models.Model):
 
     class Meta:
         constraints = (
-            # carillon_settle_run: the task runs of a run, and those after one that ended.
-            models.UniqueConstraint(fields=("run", "task"), name="taskrun_one_a_task"),
+            # carillon_settle_run: the task runs of a run, those after one that ended, the next items of a map.
+            models.UniqueConstraint(
+                fields=("run", "task", "item"), nulls_distinct=False, name="taskrun_one_an_item"
+            ),
             models.CheckConstraint(condition=one_of("state", TaskRunState), name="taskrun_state_known"),
         )
         indexes = (

@@ -1,32 +1,45 @@
 """Workflows as they are written."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from jobs.core.errors import InvalidInput
 from jobs.core.policies import Delivery
 from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
-from jobs.core.workflows.states import Condition, When
+from jobs.core.workflows.states import WAIT_TYPE, Condition, When
 from jobs.shapes.base import Shape
 from jobs.shapes.job import MAX_NAME
-from jobs.shapes.terms import Between, Line, Says, Text
+from jobs.shapes.terms import Between, Line
+from jobs.shapes.workflow.keys import TakenValue, TaskKey
+from jobs.shapes.workflow.wait import WaitShape
 
-KEY = r"[a-z][a-z0-9_]{0,62}"
-TaskKey = Annotated[
-    str,
-    Field(pattern=f"^{KEY}$"),
-    Says("A task's key is a small letter, then up to 62 small letters, digits and underscores."),
-    Text(63, pattern=f"^{KEY}$"),
-]
+#: How many items of one map may be started at once.
+MAX_MAP_PARALLEL = 1_000
+_OF_JOBS = ("payload", "timeout_seconds", "retry_policy", "delivery")
+
+
+class MapShape(Shape):
+    """The task once for each item of a list."""
+
+    drops_null = True
+    over: TakenValue
+    """A list that a task upstream came to, or from the input: of up to 10,000 items."""
+    max_parallel: Annotated[int, Between(1, MAX_MAP_PARALLEL)] = MAX_MAP_PARALLEL
+    """How many of its items may be started at once."""
 
 
 class TaskShape(Shape):
-    """A task: what a job has that says what is done, and when it may start."""
+    """A task: what a job has that says what is done, or what is waited for; and when it may start."""
 
     drops_null = True
     hints = {"schedule": "A task has no schedule: it starts when the tasks before it have ended."}
-    job_type: str
+    job_type: str | None = None
     """One of GET /job-types."""
+    wait: WaitShape | None = None
+    """In place of a job type: what the task waits for."""
+    map: MapShape | None = None
+    """The payload takes `map.item` and `map.index` (from 0). The task's result is the list of its items' results."""
     payload: dict[str, Any] = {}
     priority: str | None = None
     timeout_seconds: float | None = None
@@ -35,15 +48,35 @@ class TaskShape(Shape):
     when: When = When.ALL_SUCCESS
     """How many of its incoming edges must be met, and what an edge without a condition asks for."""
 
-    def as_job(self, name: str) -> dict[str, Any]:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.job_type is None) is (self.wait is None):
+            raise InvalidInput({"job_type": "A task has a job_type or a wait, and not both."})
+        if self.wait is not None and (strange := self.model_fields_set.intersection(("map", *_OF_JOBS))):
+            raise InvalidInput(dict.fromkeys(strange, "Does not belong to a wait; leave it out."))
+        return self
+
+    def taking(self) -> dict[str, object]:
+        """All that may take values from elsewhere, by its field."""
+        found: dict[str, object] = {"payload": self.payload}
+        if self.map is not None:
+            found["map.over"] = self.map.over
+        if self.wait is not None:
+            found["wait.until"] = getattr(self.wait.root, "until", None)
+        return found
+
+    def as_job(self, key: str, name: str) -> dict[str, Any]:
         """The definition of its job, to be read as any other's: a task's fields have the bounds of a job's."""
-        own = {"job_type", "payload", "priority", "timeout_seconds", "retry_policy", "delivery"}
+        own = {"job_type", "priority", *_OF_JOBS}
+        job = self.model_dump(mode="json", include=own, exclude_none=True)
+        if self.wait is not None:
+            job |= {"job_type": WAIT_TYPE, "payload": self.wait.as_payload(key)}
         return {
             "name": name,
             "schedule": {"type": "immediate"},
             "overlap_policy": "allow",
             "max_concurrent": 1_000_000,
-            **self.model_dump(mode="json", include=own, exclude_none=True),
+            **job,
         }
 
 

@@ -10,7 +10,10 @@ from jobs.core.states import TriggerState
 from jobs.core.workflows.graph import MAX_TASKS
 from jobs.core.workflows.states import Condition, RunState, TaskRunState
 from jobs.shapes.base import Shape, Shown
-from jobs.shapes.workflow.definition import TaskKey, WorkflowDefinition
+from jobs.shapes.terms import Line
+from jobs.shapes.workflow.definition import WorkflowDefinition
+from jobs.shapes.workflow.keys import TaskKey
+from jobs.shapes.workflow.wait import WaitShape
 
 
 class WorkflowShape(Shown):
@@ -53,6 +56,21 @@ class RetryRequest(Shape):
 
     tasks: Annotated[list[TaskKey], Field(max_length=MAX_TASKS)] = []
     """These begin again, and all downstream of them. None: what did not succeed."""
+    skip: Annotated[list[TaskKey], Field(max_length=MAX_TASKS)] = []
+    """These failed, and count as succeeded from here on. If only such are named, nothing else begins again."""
+
+
+class SignalRequest(Shape):
+    """What a signal brings: the result of the tasks that wait for it."""
+
+    drops_null = True
+    payload: Any = None
+    """Any JSON, as large as a result may be."""
+
+
+class ApprovalRequest(Shape):
+    drops_null = True
+    comment: Annotated[str, Line(500, blank=True)] = ""
 
 
 class RunShape(Shown):
@@ -84,7 +102,7 @@ class TaskRunShape(Shown):
     task: str
     state: TaskRunState
     reason: str
-    """Why it was skipped: upstream, or halted."""
+    """Why it was skipped: upstream, halted, or requested. Why a map has no items: no_list, or too_long."""
     after: list[EdgeBefore]
     waits_for: list[str]
     """Of a waiting task: those before it that have not ended."""
@@ -96,6 +114,24 @@ class TaskRunShape(Shown):
     """When its trigger starts, or is tried again."""
     started_at: datetime | None
     attempt_count: int | None
+    wait: WaitShape | None
+    """What it waits for, by its definition."""
+    item_count: int | None
+    """Of a map that has started: its items are at /workflow-runs/{id}/tasks/{task}/items."""
+    items_left: int | None
+
+
+class ItemShape(Shown):
+    """An item of a map."""
+
+    item: int
+    """Its place in the list, from 0."""
+    value: Any
+    state: TaskRunState
+    reason: str
+    trigger_id: UUID | None
+    ready_at: datetime | None
+    finished_at: datetime | None
 
 
 class OneRun(RunShape):

@@ -1,12 +1,12 @@
--- Workflows (ADR 32). What follows from the end of a task is decided by functions of migration 0009.
+-- Workflows (ADR 32). What follows from the end of a task is decided by functions of migrations 0009 and 0012.
 
 -- name: insert_graph
 -- Write the tasks and edges of a version, by their numbers.
 WITH tasks AS (
-    INSERT INTO jobs_workflowtask (version_id, number, key, job_id, needs_all, incoming)
-    SELECT %(version_id)s::uuid, t.number, t.key, t.job_id, t.needs_all, t.incoming
-    FROM unnest(%(numbers)s::int[], %(keys)s::text[], %(job_ids)s::uuid[], %(needs_all)s::boolean[], %(incoming)s::int[])
-        AS t(number, key, job_id, needs_all, incoming)
+    INSERT INTO jobs_workflowtask (version_id, number, key, job_id, needs_all, incoming, waits, maps_over, map_parallel)
+    SELECT %(version_id)s::uuid, t.*
+    FROM unnest(%(numbers)s::int[], %(keys)s::text[], %(job_ids)s::uuid[], %(needs_all)s::boolean[], %(incoming)s::int[],
+                %(waits)s::boolean[], %(maps_over)s::text[], %(map_parallel)s::int[]) AS t
 )
 INSERT INTO jobs_workflowedge (version_id, before, after, condition)
 SELECT %(version_id)s::uuid, e.before, e.after, e.condition
@@ -23,7 +23,11 @@ FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(
 WITH run AS (
     INSERT INTO jobs_workflowrun (id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at)
     SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
-           coalesce(%(scheduled_for)s::timestamptz, carillon_clock()), carillon_clock()
+           CASE WHEN %(scheduled_for)s::timestamptz IS NOT NULL THEN %(scheduled_for)s::timestamptz
+                -- Up to the next hundredth of a second the items of its maps have instants of their own.
+                WHEN EXISTS (SELECT FROM jobs_workflowtask t WHERE t.version_id = v.id AND t.maps_over <> '')
+                    THEN date_bin('10 milliseconds', carillon_clock(), '2000-01-01')
+                ELSE carillon_clock() END, carillon_clock()
     FROM (SELECT * FROM jobs_workflow WHERE id = %(workflow_id)s AND deleted_at IS NULL FOR KEY SHARE) w
         JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.id = %(version_id)s
     ON CONFLICT (workflow_id, scheduled_for) DO NOTHING
@@ -84,6 +88,27 @@ UPDATE jobs_workflowrun SET paused_at = NULL
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
 RETURNING id;
 
+-- name: answer
+-- End the waits of a run that a signal or an approval of this name ends: those that have started, and whose time is not
+-- over. A refused approval cancels its task.
+-- transition: pending -> succeeded, cancelled
+-- locks: trigger rows, waits (request)
+-- index: taskrun_unfinished, primary keys
+-- returns: id, tenant_id, job_type, state
+UPDATE jobs_trigger t SET
+    state = CASE WHEN %(refused)s THEN 'cancelled' ELSE 'succeeded' END,
+    reason = CASE WHEN %(refused)s THEN 'requested' ELSE '' END,
+    result = %(result)s::jsonb, finished_at = carillon_clock(), held = false, parked = false, parked_until = NULL
+WHERE t.tenant_id = %(tenant_id)s AND t.state = 'pending' AND t.id = ANY(ARRAY(
+    SELECT r.id
+    FROM jobs_taskrun r
+        JOIN jobs_workflowrun run ON run.id = r.run_id
+        JOIN jobs_workflowtask k ON k.version_id = run.version_id AND k.number = r.task AND k.waits
+        JOIN jobs_job j ON j.id = k.job_id
+    WHERE r.run_id = %(id)s AND r.state = 'started' AND j.payload ->> 'type' = %(type)s
+      AND CASE %(type)s WHEN 'signal' THEN j.payload ->> 'name' ELSE k.key END = %(name)s))
+RETURNING t.id, t.tenant_id, t.job_type, t.state;
+
 -- name: begin_retry
 -- A run that ended goes on, unless its workflow is deleted: its hidden jobs fire no more. One that succeeded does where
 -- tasks are named.
@@ -98,31 +123,52 @@ WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND w.id = run.workflow_
   AND run.state IN ('failed', 'cancelled', CASE WHEN %(names_tasks)s THEN 'succeeded' END)
 RETURNING run.id, run.version_id;
 
+-- name: pass_over
+-- Go on as if the tasks named had succeeded, which failed or were cancelled.
+-- transition of task runs: failed, cancelled -> skipped
+-- locks: rows of task runs, held by begin_retry's lock of the run
+-- index: taskrun_one_an_item, primary key
+-- returns: task
+UPDATE jobs_taskrun SET state = 'skipped', reason = 'requested'
+WHERE run_id = %(id)s AND item IS NULL AND state IN ('failed', 'cancelled') AND task = ANY(ARRAY(
+    SELECT number FROM jobs_workflowtask WHERE version_id = %(version_id)s AND key = ANY(%(tasks)s::text[])))
+RETURNING task;
+
 -- name: reset
 -- Send back the tasks named, or without names what failed, was cancelled or was skipped since the workflow halts; and
--- all tasks downstream of these. The ends of other tasks right before them are to be settled once more: they decide the
--- edges again.
+-- all tasks downstream of these, or of %(passed)s, which pass_over passed over and which stay so. The ends of other tasks
+-- right before them are to be settled once more: they decide the edges again. A map that failed keeps what items came to,
+-- unless it is named or a task before it begins again.
 -- transition of task runs: succeeded, failed, skipped, cancelled -> waiting, ready
 -- locks: rows of task runs, held by begin_retry's lock of the run
--- index: taskrun_one_a_task, primary keys
-WITH RECURSIVE again(task) AS (
+-- index: taskrun_one_an_item, primary keys
+WITH RECURSIVE first(task) AS (
     SELECT task FROM jobs_taskrun
-    WHERE run_id = %(id)s AND CASE WHEN %(tasks)s::text[] = '{}'
-        THEN state IN ('failed', 'cancelled') OR state = 'skipped' AND reason = 'halted'
-        ELSE task IN (SELECT number FROM jobs_workflowtask
-                      WHERE version_id = %(version_id)s AND key = ANY(%(tasks)s::text[])) END
+    WHERE run_id = %(id)s AND item IS NULL AND CASE
+        WHEN %(tasks)s::text[] <> '{}' THEN task IN (
+            SELECT number FROM jobs_workflowtask WHERE version_id = %(version_id)s AND key = ANY(%(tasks)s::text[]))
+        ELSE state IN ('failed', 'cancelled') AND %(passed)s::int[] = '{}' OR state = 'skipped' AND reason = 'halted' END
+), following(task) AS (
+    SELECT e.after FROM jobs_workflowedge e
+    WHERE e.version_id = %(version_id)s
+      AND (e.before = ANY(%(passed)s::int[]) OR e.before = ANY(ARRAY(SELECT task FROM first)))
     UNION
-    SELECT e.after FROM again JOIN jobs_workflowedge e ON e.version_id = %(version_id)s AND e.before = again.task
+    SELECT e.after
+    FROM following JOIN jobs_workflowedge e ON e.version_id = %(version_id)s AND e.before = following.task
+), again(task) AS (
+    SELECT task FROM (SELECT task FROM first UNION SELECT task FROM following) a WHERE task <> ALL(%(passed)s::int[])
 ), back AS (
     UPDATE jobs_taskrun r SET
         state = CASE t.incoming WHEN 0 THEN 'ready' ELSE 'waiting' END, reason = '', undecided = t.incoming, met = 0,
-        exempt = false, ready_at = CASE t.incoming WHEN 0 THEN carillon_clock() END, finished_at = NULL
+        exempt = false, ready_at = CASE t.incoming WHEN 0 THEN carillon_clock() END, finished_at = NULL,
+        item_count = CASE WHEN %(tasks)s::text[] = '{}' AND r.task <> ALL(ARRAY(SELECT task FROM following))
+                     THEN r.item_count END
     FROM jobs_workflowtask t
-    WHERE r.run_id = %(id)s AND r.task = ANY(ARRAY(SELECT task FROM again))
+    WHERE r.run_id = %(id)s AND r.item IS NULL AND r.task = ANY(ARRAY(SELECT task FROM again))
       AND t.version_id = %(version_id)s AND t.number = r.task
 )
 UPDATE jobs_taskrun SET unsettled = pg_current_xact_id()
-WHERE run_id = %(id)s AND task <> ALL(ARRAY(SELECT task FROM again)) AND task = ANY(ARRAY(
+WHERE run_id = %(id)s AND item IS NULL AND task <> ALL(ARRAY(SELECT task FROM again)) AND task = ANY(ARRAY(
     SELECT e.before FROM jobs_workflowedge e
     WHERE e.version_id = %(version_id)s AND e.after = ANY(ARRAY(SELECT task FROM again))));
 
@@ -135,36 +181,27 @@ WHERE w.key NOT IN (SELECT key FROM jobs_workflowtask WHERE version_id = %(versi
 ORDER BY w.nth;
 
 -- name: values
--- What payloads of claimed tasks take from elsewhere, each for its trigger: of a task upstream that succeeded the result,
--- of its run the input or the instant. What there is not is left out.
--- index: primary keys, taskrun_one_a_task
--- returns: nth (from 1), value, scheduled_for
-SELECT w.nth, found.value, run.scheduled_for
-FROM unnest(%(ids)s::uuid[], %(sources)s::text[], %(whats)s::text[], %(paths)s::jsonb[])
-         WITH ORDINALITY AS w(id, source, what, path, nth), LATERAL (
+-- What payloads of claimed tasks take from elsewhere, each for its trigger. What there is not is left out.
+-- index: primary keys, taskrun_one_an_item
+-- returns: nth (from 1), value, too_large (then value is null), scheduled_for
+SELECT w.nth, found.value, found.too_large, run.scheduled_for
+FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, reference, nth), LATERAL (
     SELECT run_id FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
-    SELECT id, version_id, input, scheduled_for FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL (
-    SELECT CASE w.what
-        WHEN 'input' THEN run.input
-        WHEN 'scheduled_for' THEN 'true'::jsonb
-        ELSE (
-            SELECT t.result
-            FROM jobs_workflowtask k
-                JOIN jobs_taskrun p ON p.run_id = run.id AND p.task = k.number AND p.state = 'succeeded'
-                JOIN jobs_trigger t ON t.id = p.id
-            WHERE k.version_id = run.version_id AND k.key = w.source)
-        END #> ARRAY(SELECT jsonb_array_elements_text(w.path)) AS value OFFSET 0) found
-WHERE found.value IS NOT NULL;
+    SELECT scheduled_for FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL
+    carillon_value(w.id, w.reference) found
+WHERE found.value IS NOT NULL OR found.too_large;
 
 -- name: task_runs
 -- The tasks of a run, each with what comes before it and with its trigger, once it has one that retention has not dropped.
--- index: primary keys, taskrun_one_a_task
+-- index: primary keys, taskrun_one_an_item
 -- returns: one row a task, in the order of the version
 SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
-       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count
+       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
+       CASE WHEN t.waits THEN (SELECT j.payload FROM jobs_job j WHERE j.id = t.job_id) END AS wait,
+       r.item_count, CASE WHEN r.item_count IS NOT NULL AND r.state = 'started' THEN r.undecided END AS items_left
 FROM jobs_workflowrun run
     JOIN jobs_workflowtask t ON t.version_id = run.version_id
-    JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number
+    JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number AND r.item IS NULL
     LEFT JOIN (
         SELECT e.version_id, e.after AS number,
                jsonb_agg(jsonb_build_object('task', b.key, 'on', e.condition) ORDER BY e.before) AS after
@@ -178,7 +215,7 @@ ORDER BY t.number;
 -- name: purge_runs
 -- Drop runs that ended before the retention began, with their task runs, a bounded number at a time.
 -- locks: rows of runs, SKIP LOCKED
--- index: primary key (UUIDv7 ids follow time), taskrun_one_a_task
+-- index: primary key (UUIDv7 ids follow time), taskrun_one_an_item
 -- returns: id
 WITH gone AS MATERIALIZED (
     SELECT id FROM jobs_workflowrun

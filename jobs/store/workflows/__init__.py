@@ -1,9 +1,11 @@
 """Workflows (ADR 32): ``runs`` writes versions, begins and steers runs; ``flow`` finds what payloads take.
 
-What follows from the end of a task is decided by functions of the database (migration 0009).
+What follows from the end of a task is decided by functions of the database (migrations 0009 and 0012).
 """
 
 from jobs.store.workflows.runs import (
+    Map,
+    answer,
     begin_run,
     cancel_run,
     insert_graph,
@@ -17,6 +19,8 @@ from jobs.store.workflows.runs import (
 )
 
 __all__ = (
+    "Map",
+    "answer",
     "begin_run",
     "cancel_run",
     "insert_graph",

@@ -7,10 +7,8 @@ downstream of it. Joins the caller's transaction; may be repeated.
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from jobs.core.instants import instant_text
-from jobs.core.workflows.flow import Reference, Unresolved, filled, references
+from jobs.core.workflows.flow import TOO_LARGE, Reference, Unresolved, filled, references
 from jobs.models.firings.trigger import Origin
 from jobs.store import db
 
@@ -39,12 +37,9 @@ def _values(pairs: list[tuple[UUID, Reference]]) -> dict[UUID, dict[Reference, A
     """What there is, by trigger."""
     found: dict[UUID, dict[Reference, Any]] = {}
     for row in _SQL["values"](
-        ids=[key for key, _ in pairs],
-        sources=[reference.source for _, reference in pairs],
-        whats=[reference.what for _, reference in pairs],
-        paths=[orjson.dumps(reference.path).decode() for _, reference in pairs],
+        ids=[key for key, _ in pairs], references=[str(reference) for _, reference in pairs]
     ):
         key, reference = pairs[row.nth - 1]
         value = instant_text(row.scheduled_for) if reference.what == "scheduled_for" else row.value
-        found.setdefault(key, {})[reference] = value
+        found.setdefault(key, {})[reference] = TOO_LARGE if row.too_large else value
     return found

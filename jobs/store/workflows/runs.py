@@ -3,24 +3,38 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
 
+from jobs.core.errors import Conflict
 from jobs.core.workflows.graph import Edge
-from jobs.core.workflows.states import When
+from jobs.core.workflows.states import WAIT_TYPE, When
 from jobs.models import Job, WorkflowVersion
 from jobs.models.fields import new_id, new_ids
-from jobs.store import db, lifecycle
+from jobs.store import db, events, lifecycle
 from jobs.store import jobs as job_store
+from jobs.store.insight import activity
 from jobs.store.purge import first_id_within
 
 _SQL = db.queries("workflows")
 
 
+class Map(NamedTuple):
+    """What a map goes over, and how many of its items may be started at once."""
+
+    over: str
+    max_parallel: int
+
+
 def insert_graph(
-    version: WorkflowVersion, *, whens: Mapping[str, When], edges: Sequence[Edge], jobs: Mapping[str, Job]
+    version: WorkflowVersion,
+    *,
+    whens: Mapping[str, When],
+    edges: Sequence[Edge],
+    jobs: Mapping[str, Job],
+    maps: Mapping[str, Map],
 ) -> set[str]:
     """Write the tasks, edges and hidden jobs of a version, in the caller's transaction.
 
@@ -38,6 +52,9 @@ def insert_graph(
         job_ids=[jobs[key].id for key in numbers],
         needs_all=[when.needs_all for when in whens.values()],
         incoming=[incoming[key] for key in numbers],
+        waits=[jobs[key].job_type == WAIT_TYPE for key in numbers],
+        maps_over=[maps[key].over if key in maps else "" for key in numbers],
+        map_parallel=[maps[key].max_parallel if key in maps else None for key in numbers],
         befores=[numbers[edge.before] for edge in edges],
         afters=[numbers[edge.after] for edge in edges],
         conditions=[edge.meaning(whens).value for edge in edges],
@@ -102,19 +119,47 @@ def resume_run(*, run_id: UUID, tenant_id: int) -> bool:
     return False
 
 
+def answer(
+    *, run_id: UUID, tenant_id: int, kind: str, name: str, result: object, refused: bool = False
+) -> list[UUID]:
+    """End the waits of a run for this signal or approval; ``refused``: cancel them. Returns the triggers of those.
+
+    What follows from it happens at the commit.
+    """
+    rows = _SQL["answer"](
+        id=run_id,
+        tenant_id=tenant_id,
+        type=kind,
+        name=name,
+        result=None if result is None else orjson.dumps(result).decode(),
+        refused=refused,
+    )
+    activity.count_cancelled(rows)
+    events.note(row.id for row in rows)
+    return [row.id for row in rows]
+
+
 def unknown_tasks(*, version_id: UUID, tasks: Sequence[str]) -> list[int]:
     """The places in ``tasks`` of names that no task of the version has."""
     return [row.nth for row in _SQL["unknown_tasks"](version_id=version_id, tasks=list(tasks))]
 
 
-def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = ()) -> bool:
+def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = (), skip: Sequence[str] = ()) -> bool:
     """Let a run that ended go on: ``tasks``, or without any what did not succeed, begin again, and all downstream.
 
-    False: it goes on, is not this tenant's, or succeeded and no tasks are named. Opens a transaction.
+    ``skip``: tasks that failed and count as succeeded from here on; if only such are named, no other task that failed
+    begins again. False: it goes on, is not this tenant's, or succeeded and no tasks are named. Raises ``Conflict``
+    (``skip``). Opens a transaction.
     """
     with db.atomic():
         for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id, names_tasks=bool(tasks)):
-            _SQL["reset"](id=row.id, version_id=row.version_id, tasks=list(tasks))
+            passed = []
+            if skip:
+                found = _SQL["pass_over"](id=row.id, version_id=row.version_id, tasks=list(skip))
+                passed = [one.task for one in found]
+                if len(passed) < len(set(skip)):
+                    raise Conflict("Only tasks that failed or were cancelled can be skipped.", field="skip")
+            _SQL["reset"](id=row.id, version_id=row.version_id, tasks=list(tasks), passed=passed)
             _SQL["settle"](id=row.id)
             return True
     return False
