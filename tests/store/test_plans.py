@@ -751,7 +751,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "workflows.values": lambda s: {
         "ids": s.ids,
         "sources": s.some("extract"),
-        "whats": s.some("result"),
+        "whats": [("result", "task")[nth % 2] for nth, _ in enumerate(s.ids)],
         "paths": s.some("[]"),
     },
     "zones.look": lambda s: {},

@@ -7,9 +7,11 @@ two. That is all of the language.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from jobs.core.workflows.graph import Edge
 
@@ -52,6 +54,19 @@ class Reference(NamedTuple):
 
     def __str__(self) -> str:
         return ".".join((self.source, self.what, *self.path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What an attempt is a task of. ``scheduled_for`` is the run's instant, ``input`` what the run began with."""
+
+    workflow_id: UUID
+    workflow_name: str
+    version: int
+    run_id: UUID
+    task: str
+    scheduled_for: datetime
+    input: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,18 +135,27 @@ WHERE w.key NOT IN (SELECT key FROM jobs_workflowtask WHERE version_id = %(versi
 ORDER BY w.nth;
 
 -- name: values
--- What payloads of claimed tasks take from elsewhere, each for its trigger: of a task upstream that succeeded the result,
--- of its run the input or the instant. What there is not is left out.
+-- What claimed tasks need from elsewhere, each for its trigger: of a task upstream that succeeded the result, of its run
+-- the input or the instant, and what it is a task of (``task``). What there is not is left out.
 -- index: primary keys, taskrun_one_a_task
--- returns: nth (from 1), value, scheduled_for
-SELECT w.nth, found.value, run.scheduled_for
+-- returns: nth (from 1), value, scheduled_for; input: with the first ``task`` of each run, as it may be large
+SELECT w.nth, found.value, run.scheduled_for,
+       CASE WHEN w.what = 'task' AND w.nth = min(w.nth) FILTER (WHERE w.what = 'task') OVER (PARTITION BY run.id)
+           THEN run.input END AS input
 FROM unnest(%(ids)s::uuid[], %(sources)s::text[], %(whats)s::text[], %(paths)s::jsonb[])
          WITH ORDINALITY AS w(id, source, what, path, nth), LATERAL (
-    SELECT run_id FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
-    SELECT id, version_id, input, scheduled_for FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL (
+    SELECT run_id, task FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
+    SELECT id, workflow_id, version_id, input, scheduled_for
+    FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL (
     SELECT CASE w.what
         WHEN 'input' THEN run.input
         WHEN 'scheduled_for' THEN 'true'::jsonb
+        WHEN 'task' THEN (
+            SELECT jsonb_build_object('workflow_id', f.id, 'workflow_name', f.name, 'version', v.number,
+                                      'run_id', run.id, 'task', k.key)
+            FROM jobs_workflow f, jobs_workflowversion v, jobs_workflowtask k
+            WHERE f.id = run.workflow_id AND v.id = run.version_id
+              AND k.version_id = run.version_id AND k.number = own.task)
         ELSE (
             SELECT t.result
             FROM jobs_workflowtask k
