@@ -78,6 +78,11 @@ urlpatterns = [
         name="workflow-version",
     ),
     path(
+        "workflows/<uuid:workflow_id>/versions/<int:number>/compare/<int:other>",
+        definitions.CompareView.as_view(),
+        name="workflow-compare",
+    ),
+    path(
         "workflows/<uuid:workflow_id>/versions/<int:number>/restore",
         definitions.RestoreView.as_view(),
         name="workflow-restore",

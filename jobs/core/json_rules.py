@@ -9,7 +9,7 @@ input can exhaust our own stack, and none costs more than a few passes over its 
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain, islice
 from typing import NoReturn, cast
 
@@ -260,12 +260,12 @@ def _refuse_size(field: str, max_bytes: int, quota: str) -> NoReturn:
     _refuse(field, (), f"Takes more than {limit}; send a reference to it instead.")
 
 
-def _step(step: str | int) -> str:
+def _step(step: str | int, *, shown: int | None = _MAX_KEY_SHOWN) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     if re.fullmatch("[A-Za-z0-9_-]{1,40}", step):
         return f".{step}"
-    return f"[{json.dumps(step[:_MAX_KEY_SHOWN])}]"
+    return f"[{json.dumps(step[:shown])}]"
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -308,3 +308,21 @@ def is_same(one: object, other: object) -> bool:
             return len(one) == len(other) and all(map(is_same, one, other))
         case _:
             return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def differences(before: object, after: object, path: str = "") -> Iterator[dict[str, object]]:
+    """All that differs between two values that ``check_json`` let through.
+
+    Objects are compared member by member, all else as a whole. Each difference is a ``path`` with ``before`` and
+    ``after``; the side that has no such member is left out.
+    """
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        if not is_same(before, after):
+            yield {"path": path, "before": before, "after": after}
+        return
+    for name in before | after:
+        inner = (path + _step(name, shown=None)).removeprefix(".")
+        if name in before and name in after:
+            yield from differences(before[name], after[name], inner)
+        else:
+            yield {"path": inner, **({"before": before[name]} if name in before else {"after": after[name]})}

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import check_json, check_text
+from jobs.core.workflows.flow import TaskContext
 from jobs.handlers.outcome import BadReport, Cancelled, HandlerError, Permanent
 from jobs.handlers.placeholders import may_be_sent, not_for
 from jobs.telemetry.output import Output
@@ -65,6 +66,7 @@ class Context:
     ``queues``: what queues the tenant may write to beside its own, where the job type has ``sends_to``.
     ``trace``: the trace that the attempt is part of, to be sent on with what it asks of others
     (``ctx.trace.headers()``); None: it is part of none.
+    ``workflow``: the run of a workflow whose task it is; None: it is a plain firing.
     """
 
     tenant: str
@@ -83,6 +85,7 @@ class Context:
     secret_hosts: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     queues: Sequence[str] = ()
     trace: TraceContext | None = None
+    workflow: TaskContext | None = None
     output: Output = field(default_factory=Output, repr=False)
     cancel_event: Flag = field(default_factory=Flag, repr=False)
     on_progress: Callable[[float, str], None] = field(default=_unheard, repr=False)

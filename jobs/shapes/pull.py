@@ -65,6 +65,19 @@ class ClaimRequest(_Sent):
     """How long to wait while there is nothing; 0 by default."""
 
 
+class WorkflowOfTask(Shown):
+    workflow_id: UUID
+    workflow_name: str
+    version: int
+    """Of the workflow, on which the run stays."""
+    run_id: UUID
+    task: str
+    scheduled_for: datetime
+    """Of the run."""
+    input: Any
+    """What the run began with."""
+
+
 class Work(Shown):
     trigger_id: UUID = Field(validation_alias="id")
     fence: int
@@ -85,6 +98,8 @@ class Work(Shown):
     traceparent: str | None
     """The trace that it is part of (W3C Trace Context), to be sent on with what it asks of others."""
     tracestate: str | None
+    workflow: WorkflowOfTask | None
+    """The run of a workflow whose task it is; null: it is a plain firing."""
 
 
 class Claimed(Shown):

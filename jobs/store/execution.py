@@ -20,7 +20,7 @@ from jobs.store.dispatch import breakers
 from jobs.store.insight import activity
 from jobs.store.jobs import note_versions
 from jobs.store.trail import ENGINE, acting_as
-from jobs.store.workflows.flow import fill_payloads
+from jobs.store.workflows.flow import fill_tasks
 from jobs.telemetry import get_logger
 
 log = get_logger()
@@ -114,12 +114,12 @@ def claim(
     a type that its tenant may not use any more.
 
     The values that a workflow's task takes from elsewhere are in its payload; where they cannot be had, the payload is
-    an ``Unresolved``.
+    an ``Unresolved``. ``workflow`` is a ``TaskContext`` where it is a task, else None.
 
     ``attempt_ids``: one for each of ``tokens``, for a claim that may be repeated. Repeated with the same ids it also
     returns what it took the time before, when its answer was lost. ``crowding``: whose triggers not to take.
 
-    One statement when all are claimed; one or two more adopt or hand back the others, and one finds such values.
+    One statement when all are claimed; one or two more adopt or hand back the others, and one is for tasks.
     """
     ids = list(attempt_ids or new_ids(len(tokens)))
     claimed = Claimed(
@@ -139,7 +139,7 @@ def claim(
             **_columns(left), attempt_ids=[starting[token] for token in left], lease=lease
         )
     activity.count_started(claimed)
-    fill_payloads(claimed)
+    fill_tasks(claimed)
     if left := _left_of(tokens, claimed):
         claimed.dropped = len(left) - hand_back(left, crowding, job_types=job_types)
     return claimed

@@ -54,7 +54,7 @@ class TestDefinitions:
         assert carillon("workflows", "apply", "-f", etl).err == "etl: as it was.\n"
         Path(etl).write_text(ETL + "max_parallel: 2\n")
         edited = carillon("workflows", "apply", "-f", etl, "-o", "json")
-        assert (edited.err, edited.json["version"]) == ("etl: version 2.\n", 2)
+        assert (edited.err, edited.json["version"]) == ("etl: updated to version 2.\n", 2)
         assert carillon("workflows", "list", "-o", "json").json[0]["name"] == "etl"
         assert carillon("workflows", "get", "etl", "-o", "json").json["definition"]["max_parallel"] == 2
 
@@ -84,6 +84,42 @@ class TestDefinitions:
         assert {task["task"]: task["after"] for task in shown}["alert"] == [
             {"task": "load", "on": "on_failure"}
         ]
+
+    def test_are_listed_compared_and_restored_by_version(self, carillon: Command, etl: str) -> None:
+        carillon("workflows", "apply", "-f", etl)
+        first = carillon("workflows", "diff", "etl")
+        assert (first.code, first.err) == (2, "etl has one version; name two to compare.\n")
+        changed = ETL.replace("load: {job_type: noop}", "load: {job_type: noop, priority: high}")
+        Path(etl).write_text(changed.replace(", on: on_failure", "") + "max_parallel: 2\n")
+        carillon("workflows", "apply", "-f", etl)
+        differ = carillon("workflows", "diff", "etl")
+        assert (differ.code, differ.err) == (6, "etl: 4 differences from version 1 to 2.\n")
+        assert [line.split() for line in differ.out.splitlines()[1:]] == [
+            ["changed", "workflow", "max_parallel", "2"],
+            ["changed", "task", "load", "priority", "high"],
+            ["added", "edge", "load", "→", "alert"],
+            ["removed", "edge", "load", "→", "alert", "(on_failure)"],
+        ]
+        assert carillon("workflows", "diff", "etl", "2", "1", "-o", "json").json["edges_added"] == [
+            {"before": "load", "after": "alert", "on": "on_failure"}
+        ]
+        assert carillon("workflows", "diff", "etl", "1", "3").code == 3
+        assert carillon("workflows", "restore", "etl", "2").err == "etl: as it was.\n"
+        assert carillon("workflows", "restore", "etl", "1").err == "etl: version 3 is as version 1 was.\n"
+        same = carillon("workflows", "diff", "etl", "1")
+        assert (same.code, same.out, same.err) == (0, "", "etl: no differences from version 1 to 3.\n")
+        listed = carillon("workflows", "versions", "etl", "-o", "json").json
+        assert [(one["number"], one["task_count"]) for one in listed] == [(3, 3), (2, 3), (1, 3)]
+
+    def test_are_deleted_once_nothing_of_them_runs(self, carillon: Command, etl: str) -> None:
+        carillon("workflows", "apply", "-f", etl)
+        run = run_id(carillon("workflows", "run", "etl", "--no-wait", "-o", "json"))
+        refused = carillon("workflows", "delete", "etl")
+        assert (refused.code, "cancel them, or wait" in refused.err) == (1, True)
+        carillon("workflows", "cancel", run)
+        finish(claim_due(), lambda _: "cancelled")
+        assert carillon("workflows", "delete", "etl").err == "etl is deleted.\n"
+        assert carillon("workflows", "get", "etl").code == 3
 
     def test_that_there_are_not_are_named(self, carillon: Command) -> None:
         refused = carillon("workflows", "run", "etl")

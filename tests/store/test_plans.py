@@ -766,8 +766,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "workflows.purge_runs": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
     "workflows.purge_deleted": lambda s: {"retention": HOUR, "limit": 1000},
     "workflows.values": lambda s: {
-        "ids": [UUID(int=1)],
-        "references": ["extract.result"],
+        "ids": s.ids,
+        "references": [("extract.result", ".task")[nth % 2] for nth, _ in enumerate(s.ids)],
     },
     "zones.look": lambda s: {},
     "zones.touch": lambda s: {"version": "2026a"},

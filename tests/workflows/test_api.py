@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.actions.workflows import definitions
-from jobs.models import Change, Job, Workflow, WorkflowRun
+from jobs.models import Change, Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.store import workflows as store
 from tests import factories
 from tests.interfaces.api.caller import Caller, faulty_fields
@@ -77,6 +77,50 @@ class TestDefinitions:
         assert [(one["number"], one["task_count"]) for one in listed] == [(3, 3), (2, 1), (1, 3)]
         assert set(owner.get(f"{path}/versions/2").json()["definition"]["tasks"]) == {"extract"}
         assert owner.get(f"{path}/versions/4").status_code == 404
+
+    def test_are_compared_version_by_version(self, owner: Caller) -> None:
+        path = f"/workflows/{created(owner)['id']}"
+        tasks = {"extract": task(), "load": task(priority="low"), "report": task()}
+        owner.put(path, etl(tasks=tasks, edges=[{"before": "extract", "after": "load"}], max_parallel=2))
+        there = owner.get(f"{path}/versions/1/compare/2")
+        assert (there.status_code, there.json()) == (
+            200,
+            {
+                "before": 1,
+                "after": 2,
+                "options": [{"path": "max_parallel", "before": None, "after": 2}],
+                "tasks_added": ["report"],
+                "tasks_removed": ["alert"],
+                "tasks_changed": [
+                    {
+                        "task": "load",
+                        "changes": [{"path": "priority", "before": "high", "after": "low"}],
+                    }
+                ],
+                "edges_added": [],
+                "edges_removed": [{"before": "load", "after": "alert", "on": "on_failure"}],
+            },
+        )
+        back = owner.get(f"{path}/versions/2/compare/1").json()
+        assert (back["tasks_added"], back["tasks_removed"]) == (["alert"], ["report"])
+        same = owner.get(f"{path}/versions/2/compare/2").json()
+        assert not any(found for name, found in same.items() if name not in ("before", "after"))
+        owner.put(path, etl(edges=[]))
+        unconditional = owner.get(f"{path}/versions/1/compare/3").json()["edges_removed"][0]
+        assert unconditional == {"before": "extract", "after": "load", "on": None}
+        for absent in ("1/compare/4", "4/compare/1"):
+            assert owner.get(f"{path}/versions/{absent}").status_code == 404
+        assert Caller(factories.make_tenant()).get(f"{path}/versions/1/compare/2").status_code == 404
+
+    def test_that_lack_an_option_of_today_have_its_default(self, owner: Caller) -> None:
+        path = f"/workflows/{created(owner)['id']}"
+        owner.put(path, etl(max_parallel=2))
+        version = WorkflowVersion.objects.get(number=1)
+        del version.definition["on_failure"], version.definition["tasks"]["load"]["when"]
+        version.save()
+        compared = owner.get(f"{path}/versions/1/compare/2").json()
+        assert compared["options"] == [{"path": "max_parallel", "before": None, "after": 2}]
+        assert compared["tasks_changed"] == []
 
     def test_that_say_nothing_new_make_no_version(self, owner: Caller) -> None:
         path = f"/workflows/{created(owner)['id']}"

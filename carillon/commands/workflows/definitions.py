@@ -1,4 +1,4 @@
-"""``carillon workflows list``, ``get``, ``graph`` and ``apply``: what is to be done, in versions."""
+"""``carillon workflows list``, ``get``, ``graph``, ``apply`` and ``delete``: what is to be done."""
 
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -72,10 +72,19 @@ def apply(file: File, output: Output = Format.table) -> None:
         headers = {"If-Match": f'"{present["version"]}"'}
         written = client.send("PUT", f"/workflows/{present['id']}", definition, headers=headers)
         is_new = written["version"] != present["version"]
-        told = f"version {written['version']}" if is_new else "as it was"
+        told = f"updated to version {written['version']}" if is_new else "as it was"
     if output is not Format.table:
         print_object(written, output=output)
     say(f"{name}: {told}.")
+
+
+@app.command()
+def delete(workflow: WorkflowReference) -> None:
+    """Remove a workflow of which nothing runs; its runs stay readable until retention."""
+    client = connect()
+    found = find_workflow(client, workflow)
+    client.send("DELETE", f"/workflows/{found['id']}", headers={"If-Match": f'"{found["version"]}"'})
+    say(f"{found['name']} is deleted.")
 
 
 def find_workflow(client: Client, reference: str) -> dict[str, Any]:

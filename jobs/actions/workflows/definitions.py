@@ -14,11 +14,13 @@ from jobs.actions.pull.types import Kind, Kinds, hold_type
 from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, QuotaExceeded
 from jobs.core.json_rules import check_json, is_same
 from jobs.core.workflows import flow, graph
+from jobs.core.workflows.comparison import compare
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import WAIT_TYPE, RunState
 from jobs.handlers import registry
 from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.models.fields import new_id
+from jobs.shapes.workflow.comparison import Comparison
 from jobs.shapes.workflow.definition import WorkflowDefinition
 from jobs.store import db, lifecycle
 from jobs.store import workflows as store
@@ -106,6 +108,19 @@ def find_version(workflow: Workflow, number: int) -> WorkflowVersion:
     if found is None:
         raise NotFound("There is no such version of this workflow.")
     return found
+
+
+def compare_versions(*, tenant: Tenant, workflow_id: UUID | str, before: int, after: int) -> dict[str, Any]:
+    """What an edit of a workflow from one version to another would do, as the API shows it. Raises ``NotFound``."""
+    workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
+    # Read again: an older version may lack options that there are by now.
+    old, new = (
+        WorkflowDefinition.read(find_version(workflow, number).definition).model_dump(mode="json")
+        for number in (before, after)
+    )
+    found = Comparison(before=before, after=after, **compare(old, new))
+    edges = found.model_dump(mode="json", include={"edges_added", "edges_removed"})
+    return found.model_dump(mode="json", exclude_unset=True) | edges
 
 
 def _lock(tenant: Tenant, workflow_id: UUID | str, expected_version: int | None) -> Workflow:

@@ -13,6 +13,7 @@ FIRINGS_A_TOKEN = 20
 #: small call takes 2 in all.
 BYTES_A_TOKEN = 16_384
 #: One verb for all that match, or the firings of a stretch: work for as long as it takes, or a look at 100,000 rows.
+#: Or a version that is there, whose thousand tasks take megabytes.
 AT_LARGE = 50
 #: Statistics of a job look at as many firings, and reckon with each: up to a fifth of a second of the database's time.
 STATISTICS = 100
@@ -52,6 +53,8 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
             return Cost(AT_LARGE)
         case "POST", "schedule-preview":
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)
+        case "GET", "workflow-compare":
+            return Cost(AT_LARGE)
         case "GET", "job-stats":
             return Cost(STATISTICS)
         case "GET", "stats":

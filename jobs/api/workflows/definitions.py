@@ -13,6 +13,7 @@ from jobs.api.schema import ETAG, IF_MATCH, Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.models import Workflow, WorkflowVersion
 from jobs.selection.workflows import WorkflowFilter
+from jobs.shapes.workflow.comparison import Comparison
 from jobs.shapes.workflow.definition import WorkflowDefinition
 from jobs.shapes.workflow.run import OneVersion, OneWorkflow, VersionShape, WorkflowShape
 
@@ -119,6 +120,19 @@ class VersionView(Endpoint):
     def get(self, request: Request, workflow_id: UUID, number: int) -> Response:
         workflow = actions.find_workflow(tenant=self.tenant, workflow_id=workflow_id)
         return Response(OneVersion.of(actions.find_version(workflow, number)))
+
+
+class CompareView(Endpoint):
+    @endpoint(
+        "Show what an edit of a workflow from one version to another would do",
+        responses={200: Comparison},
+        problems=(404,),
+        operation_id="workflows_compare",
+    )
+    def get(self, request: Request, workflow_id: UUID, number: int, other: int) -> Response:
+        return Response(
+            actions.compare_versions(tenant=self.tenant, workflow_id=workflow_id, before=number, after=other)
+        )
 
 
 class RestoreView(Endpoint):

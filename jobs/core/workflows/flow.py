@@ -8,9 +8,11 @@ task upstream, ``workflow.input``, ``run.scheduled_for``, or in a map ``map.item
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from jobs.core.workflows.graph import Edge
 
@@ -62,6 +64,19 @@ class Reference(NamedTuple):
 MAX_COLLECTED_BYTES = 4 * 1024 * 1024
 #: In the place of a value that is larger.
 TOO_LARGE = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What an attempt is a task of. ``scheduled_for`` is the run's instant, ``input`` what the run began with."""
+
+    workflow_id: UUID
+    workflow_name: str
+    version: int
+    run_id: UUID
+    task: str
+    scheduled_for: datetime
+    input: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,7 @@ class Batch:
             secret_hosts={name: opened.hosts for name, opened in secrets.items()},
             queues=self._queues.get(row.tenant_id, ()),
             trace=trace_of(row),
+            workflow=row.workflow,
             on_sign=partial(self._signing_secret, row.tenant_id, row.webhook_secret),
             output=one.output,
             cancel_event=one.held.cancel_event,

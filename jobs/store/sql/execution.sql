@@ -16,7 +16,7 @@
 -- index: primary key, queue_paused
 -- plan: kept
 -- returns: everything a handler needs, one row an attempt; created and queued in seconds since 1970, which are read in a
--- tenth of the time of an instant, and rarely wanted
+-- tenth of the time of an instant, and rarely wanted; workflow: filled by store.workflows.flow where it is a task
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
            job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
@@ -64,7 +64,7 @@ WITH fit AS MATERIALIZED (
            attempt_started_at, '', '', '', '', '', (SELECT count(*) FROM claimed) - 1
     FROM claimed
 )
-SELECT * FROM claimed;
+SELECT *, NULL AS workflow FROM claimed;
 
 -- name: adopt
 -- What a claim took whose answer was lost, for the claim that is repeated: running under the message's fence, by the very
@@ -97,7 +97,8 @@ SELECT kept.id, fence, attempt_id, job_id, kept.job_type, tenant_id, scheduled_f
        CASE WHEN tenant.circuit_breaker AND (kept.payload IS NULL OR EXISTS (
                 SELECT FROM jobs_breaker b
                 WHERE b.tenant_id = kept.tenant_id AND b.target = job.target AND b.probe_id = kept.id))
-            THEN job.target ELSE '' END AS guarded_target
+            THEN job.target ELSE '' END AS guarded_target,
+       NULL AS workflow
 FROM kept,
     LATERAL (SELECT name, payload, timeout, retry_policy, delivery, watched, target
              FROM jobs_job WHERE id = kept.job_id OFFSET 0) job,

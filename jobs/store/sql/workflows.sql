@@ -181,15 +181,28 @@ WHERE w.key NOT IN (SELECT key FROM jobs_workflowtask WHERE version_id = %(versi
 ORDER BY w.nth;
 
 -- name: values
--- What payloads of claimed tasks take from elsewhere, each for its trigger. What there is not is left out.
+-- What claimed tasks need from elsewhere, each for its trigger: values that their payloads take, and what each is a task
+-- of (``.task``). What there is not is left out.
 -- index: primary keys, taskrun_one_an_item
--- returns: nth (from 1), value, too_large (then value is null), scheduled_for
-SELECT w.nth, found.value, found.too_large, run.scheduled_for
+-- returns: nth (from 1), value, too_large (then value is null), scheduled_for; input: with the first ``.task`` of each
+-- run, as it may be large
+SELECT w.nth, found.value, found.too_large, run.scheduled_for,
+       CASE WHEN w.reference = '.task'
+                 AND w.nth = min(w.nth) FILTER (WHERE w.reference = '.task') OVER (PARTITION BY run.id)
+           THEN run.input END AS input
 FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, reference, nth), LATERAL (
-    SELECT run_id FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
-    SELECT scheduled_for FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL
-    carillon_value(w.id, w.reference) found
-WHERE found.value IS NOT NULL OR found.too_large;
+    SELECT run_id, task FROM jobs_taskrun WHERE id = w.id OFFSET 0) own, LATERAL (
+    SELECT id, workflow_id, version_id, input, scheduled_for
+    FROM jobs_workflowrun WHERE id = own.run_id OFFSET 0) run, LATERAL (
+    SELECT jsonb_build_object('workflow_id', f.id, 'workflow_name', f.name, 'version', v.number, 'run_id', run.id,
+                              'task', k.key) AS value, false AS too_large
+    FROM jobs_workflow f, jobs_workflowversion v, jobs_workflowtask k
+    WHERE w.reference = '.task' AND f.id = run.workflow_id AND v.id = run.version_id
+      AND k.version_id = run.version_id AND k.number = own.task
+    UNION ALL
+    SELECT taken.value, taken.too_large
+    FROM (SELECT 1 WHERE w.reference <> '.task') one, carillon_value(w.id, w.reference) taken
+    WHERE taken.value IS NOT NULL OR taken.too_large) found;
 
 -- name: task_runs
 -- The tasks of a run, each with what comes before it and with its trigger, once it has one that retention has not dropped.
