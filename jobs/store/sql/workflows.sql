@@ -161,7 +161,8 @@ WHERE found.value IS NOT NULL;
 -- index: primary keys, taskrun_one_a_task
 -- returns: one row a task, in the order of the version
 SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
-       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count
+       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
+       t.needs_all, r.exempt
 FROM jobs_workflowrun run
     JOIN jobs_workflowtask t ON t.version_id = run.version_id
     JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number
