@@ -133,7 +133,7 @@ class TestRuns:
         carillon("workflows", "apply", "-f", etl)
         run = run_id(carillon("workflows", "run", "etl", "--no-wait", "-o", "json"))
         whole = carillon("workflows", "explain", run)
-        assert "Waits for extract: pending since" in whole.out
+        assert "Waits for extract: pending, due at" in whole.out
         assert "tasks         BLOCKING" in whole.out
         of_task = carillon("workflows", "explain", run, "--task", "alert")
         assert "Waits for load: waiting for extract" in of_task.out

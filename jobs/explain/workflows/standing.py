@@ -110,7 +110,9 @@ def _of_trigger(task: Any) -> str:
             return f"running since {moment(task.started_at)}"
         case TriggerState.QUEUED:
             return "queued"
-    return f"pending since {moment(task.ready_at)}"
+        case TriggerState.PENDING:
+            return f"pending, due at {moment(task.due_at)}"
+    return f"started at {moment(task.ready_at)}"
 
 
 def _listed(standing: Standing, tasks: list[Any]) -> str:

@@ -71,7 +71,7 @@ class TestATaskThatWaits:
             ("retrying", "Waits for load: retrying, next attempt at 2030-01-31T02:00:08Z."),
             ("running", "Waits for load: running since 2030-01-31T02:00:00Z."),
             ("queued", "Waits for load: queued."),
-            ("pending", "Waits for load: pending since 2030-01-31T02:00:00Z."),
+            ("pending", "Waits for load: pending, due at 2030-01-31T02:00:08Z."),
             ("ready", "Waits for load: ready."),
         ],
     )
