@@ -188,6 +188,8 @@ SPECTACULAR_SETTINGS = {
         "OnEnum": "jobs.shapes.notify.ON",
         "TenantStatusEnum": ["active", "suspended", "frozen"],
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
+        "RunGateEnum": "jobs.shapes.workflow.explain.RUN_GATE_NAMES",
+        "TaskGateEnum": "jobs.shapes.workflow.explain.TASK_GATE_NAMES",
         "ScheduleTypeEnum": list(ScheduleType),
         "OriginEnum": "jobs.models.Origin.values",
     },

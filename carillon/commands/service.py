@@ -50,13 +50,13 @@ def preview(
 def explain_job(job: JobReference, output: Output = Format.table) -> None:
     """Why a job's firings wait."""
     client = connect()
-    _print_explanation(client.get(f"/jobs/{job_id(client, job)}/explain"), output)
+    print_explanation(client.get(f"/jobs/{job_id(client, job)}/explain"), output)
 
 
 @explain.command("trigger")
 def explain_trigger(trigger: TriggerId, output: Output = Format.table) -> None:
     """Every gate between a trigger and running, or how it ended."""
-    _print_explanation(connect().get(f"{trigger_path(trigger)}/explain"), output)
+    print_explanation(connect().get(f"{trigger_path(trigger)}/explain"), output)
 
 
 def tenant(output: Output = Format.table) -> None:
@@ -117,7 +117,7 @@ def _type_path(name: str) -> str:
     return f"/job-types/{quote(name, safe='')}"
 
 
-def _print_explanation(answer: dict[str, Any], output: Format) -> None:
+def print_explanation(answer: dict[str, Any], output: Format) -> None:
     """As a table the summary, and the gates of the trigger it is about."""
     if output is not Format.table:
         print_object(answer, output=output)

@@ -6,16 +6,21 @@ from typing import Annotated, Any
 import typer
 
 from carillon.client import connect
+from carillon.commands.workflows.definitions import find_workflow
 from carillon.feed import follow
 from carillon.files.yaml_text import dump
 from carillon.output import Format, Output, json_text, shown, write
 from carillon.reference import job_id
 
-_LEFT_OUT = ("job_name",)
+_LEFT_OUT = ("job_name", "workflow_name")
 
 
 def tail(
     job: Annotated[str | None, typer.Option("--job", help="Only of this job: a name or an id.")] = None,
+    workflow: Annotated[
+        str | None,
+        typer.Option("--workflow", help="Only of this one, its runs and their tasks: a name or an id."),
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option("--kind", help="Such as trigger.dead, or trigger for all of its kinds."),
@@ -37,11 +42,14 @@ def tail(
     With -o json each event is a line.
     """
     client = connect()
-    wanted = job and job_id(client, job)
+    wanted = {
+        **({"job_id": job_id(client, job)} if job else {}),
+        **({"workflow_id": find_workflow(client, workflow)["id"]} if workflow else {}),
+    }
     events = (
         event
         for event in follow(client, after=after, streams=not no_stream)
-        if (not wanted or event["job_id"] == wanted) and _is_of(event["kind"], kind)
+        if all(event.get(name) == value for name, value in wanted.items()) and _is_of(event["kind"], kind)
     )
     for event in islice(events, count):
         write(_line(event, output))
@@ -62,7 +70,7 @@ def _line(event: dict[str, Any], output: Format) -> str:
         for name, value in data.items()
         if name not in _LEFT_OUT and value not in (None, "")
     ]
-    about = data.get("job_name") or event["job_id"]
+    about = data.get("job_name") or data.get("workflow_name") or event["job_id"]
     return "  ".join([shown(event["at"]), f"{shown(event['kind']):<17}", shown(about), *details]).replace(
         "\n", " "
     )

@@ -89,6 +89,7 @@ urlpatterns = [
     ),
     path("workflow-runs", runs.WorkflowRunsView.as_view(), name="workflow-runs"),
     path("workflow-runs/<uuid:run_id>", runs.WorkflowRunView.as_view(), name="workflow-run"),
+    path("workflow-runs/<uuid:run_id>/explain", runs.ExplainRunView.as_view(), name="workflow-run-explain"),
     path("workflow-runs/<uuid:run_id>/cancel", runs.CancelRunView.as_view(), name="workflow-run-cancel"),
     path("workflow-runs/<uuid:run_id>/pause", runs.PauseRunView.as_view(), name="workflow-run-pause"),
     path("workflow-runs/<uuid:run_id>/resume", runs.ResumeRunView.as_view(), name="workflow-run-resume"),

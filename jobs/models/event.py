@@ -1,4 +1,6 @@
-"""The event feed (docs/events.md): Event, a change of a tenant's jobs or triggers; FeedReader; and FeedMark."""
+"""The event feed (docs/events.md): Event, a change of a tenant's jobs, triggers, workflows or runs; FeedReader; and
+FeedMark.
+"""
 
 from django.db import models
 
@@ -20,6 +22,7 @@ class Event(models.Model):
     tenant_id = models.BigIntegerField()
     at = models.DateTimeField()
     kind = models.CharField(max_length=32)
+    #: Of workflows and their runs the workflow's id (migration 0014).
     job_id = models.UUIDField()
     trigger_id = models.UUIDField(null=True)
     data = models.JSONField()

@@ -263,9 +263,14 @@ class EventShape(Shown):
     at: datetime
     kind: str
     """Such as job.paused or trigger.dead; see docs/events.md."""
-    job_id: UUID
+    job_id: UUID | None
+    """Null for workflows and their runs."""
     trigger_id: UUID | None
-    """Null for jobs and for ranges of firings."""
+    """Null for jobs, ranges of firings, workflows and their runs."""
+    workflow_id: UUID | None
+    """Of workflows, their runs, and triggers of their tasks."""
+    workflow_run_id: UUID | None
+    """Of runs, and triggers of their tasks."""
     data: dict[str, Any]
 
 

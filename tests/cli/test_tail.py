@@ -12,6 +12,7 @@ import requests
 from jobs.api.events import stream as streams
 from tests.cli.conftest import ApiAdapter, Command
 from tests.interfaces.api.caller import Caller, noop_job
+from tests.workflows.playing import begin, make_workflow, play
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,6 +66,20 @@ class TestTail:
         ended = carillon("tail", "--job", "job-1", "--kind", "job.paused", "--after", "start", "--count", "1")
         assert "job.paused" in ended.out
         assert ended.out.count("\n") == 1
+
+    def test_of_one_workflow_its_runs_and_their_tasks(
+        self, carillon: Command, owner: Caller, names: list[str]
+    ) -> None:
+        workflow = make_workflow(owner.tenant, tasks=["load"], name="etl")
+        make_workflow(owner.tenant, tasks=["load"], name="other")
+        play(begin(workflow), {"load": "dead"})
+        ended = carillon("tail", "--workflow", "etl", "--after", "start", "--count", "4")
+        assert [line.split()[1:3] for line in ended.out.splitlines()] == [
+            ["workflow.created", "etl"],
+            ["workflow_run.started", "etl"],
+            ["trigger.dead", "etl/load"],
+            ["workflow_run.failed", "etl"],
+        ]
 
     def test_ends_for_a_place_that_is_none(self, carillon: Command, names: list[str]) -> None:
         ended = carillon("tail", "--after", "yesterday")

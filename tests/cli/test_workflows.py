@@ -165,6 +165,21 @@ class TestRuns:
         assert carillon("workflows", "cancel", run, "-o", "json").json["cancel_requested"] is True
         assert "waits for" in carillon("workflows", "show", run).out
 
+    def test_are_explained_as_a_whole_and_by_task(self, carillon: Command, etl: str) -> None:
+        carillon("workflows", "apply", "-f", etl)
+        run = run_id(carillon("workflows", "run", "etl", "--no-wait", "-o", "json"))
+        whole = carillon("workflows", "explain", run)
+        assert "Waits for extract: pending, due at" in whole.out
+        assert "tasks         BLOCKING" in whole.out
+        of_task = carillon("workflows", "explain", run, "--task", "alert")
+        assert "Waits for load: waiting for extract" in of_task.out
+        assert "upstream      BLOCKING" in of_task.out
+        assert (
+            carillon("workflows", "explain", run, "--task", "load", "-o", "json").json["task"]["task"]
+            == "load"
+        )
+        assert carillon("workflows", "explain", run, "--task", "lode").code == 1
+
     def test_begin_once_for_an_idempotency_key(self, carillon: Command, etl: str) -> None:
         carillon("workflows", "apply", "-f", etl)
         for _ in range(2):

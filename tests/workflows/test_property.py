@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from jobs.explain.workflows.standing import Standing
 from jobs.models import Attempt, Trigger, WorkflowRun
 from jobs.store import workflows
 from tests import factories
@@ -85,11 +86,21 @@ class Played:
             key for key, state in expected.items() if key not in self.kept and not state.startswith("skipped")
         )
         assert states(self.run) == expected
+        self.judge_explain(expected)
         self.run.refresh_from_db()
         assert self.run.state == ("failed" if {"failed", "cancelled"} & {*expected.values()} else "succeeded")
         attempts = Attempt.objects.filter(trigger__workflow_run_id=self.run.id)
         assert Counter(map(key_of, attempts.values_list("trigger_id", flat=True))) == self.starts
         self.kept = self.graph.kept(expected)
+
+    def judge_explain(self, expected: Mapping[str, str]) -> None:
+        """What explain says of edges is what the database decided by them."""
+        standing = Standing(self.run, {task.task: task for task in workflows.task_runs(self.run.id)})
+        for key, state in expected.items():
+            task = standing.tasks[key]
+            unmet, edges = len(list(standing.unmet(task))), len(task.after)
+            may_start = not unmet if task.needs_all else unmet < edges or not edges
+            assert may_start == (state != "skipped upstream"), key
 
     def retry(self) -> bool:
         return workflows.retry_run(run_id=self.run.id, tenant_id=self.run.tenant_id)

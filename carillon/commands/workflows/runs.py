@@ -7,6 +7,7 @@ import typer
 from carillon import client as http
 from carillon.client import Client, connect
 from carillon.commands import definition as options
+from carillon.commands.service import print_explanation
 from carillon.commands.workflows.definitions import WorkflowReference, app, find_workflow, indented
 from carillon.errors import Failure, Misuse
 from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, renewed_rows, say
@@ -70,6 +71,17 @@ def runs(
 def show(run: RunId, output: Output = Format.table) -> None:
     """Show a run: each task, its state and what it waits for."""
     print_run(connect().get(path_of(run)), output)
+
+
+@app.command()
+def explain(
+    run: RunId,
+    task: Annotated[str | None, typer.Option("--task", help="Explain this task of it.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Tell why a run has not ended, or why a task of it waits or how that ended."""
+    answer = connect().get(f"{_path(run)}/explain", task=task)
+    print_explanation(answer if task is None or output is not Format.table else answer["task"], output)
 
 
 @app.command()

@@ -37,7 +37,8 @@ class EventsView(Endpoint):
     renderer_classes = (FastJSONRenderer, EventStreamRenderer)
 
     @endpoint(
-        "What changed among your jobs and triggers, oldest first; with Accept: text/event-stream as server-sent events",
+        "What changed among your jobs, triggers, workflows and runs, oldest first; with Accept: text/event-stream as "
+        "server-sent events",
         responses={200: Events},
         parameters=[
             OpenApiParameter(
@@ -68,6 +69,8 @@ class EventsView(Endpoint):
                             "kind": "trigger.dead",
                             "job_id": "018f6d3e-7c1a-7000-8000-000000000001",
                             "trigger_id": "018f6d3e-7c1a-7000-8000-000000000002",
+                            "workflow_id": None,
+                            "workflow_run_id": None,
                             "data": {
                                 "job_name": "nightly-report",
                                 "job_type": "webhook",
@@ -140,7 +143,12 @@ def id_of(row: Any) -> str:
 
 
 def _present(row: Any) -> dict[str, Any]:
-    return EventShape.of(row, id=id_of(row))
+    data = dict(row.data)
+    run_id, workflow_id, job_id = data.pop("workflow_run_id", None), data.pop("workflow_id", None), row.job_id
+    if row.kind.startswith(("workflow.", "workflow_run.")):
+        workflow_id, job_id = row.job_id, None
+    told = {"job_id": job_id, "workflow_id": workflow_id, "workflow_run_id": run_id, "data": data}
+    return EventShape.of(row, id=id_of(row), **told)
 
 
 def _rendered(row: Any) -> tuple[str, str, str]:

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -11,8 +12,11 @@ from jobs.actions.workflows import runs as actions
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import Many, endpoint
 from jobs.api.views.base import Endpoint
+from jobs.explain.workflows import explain_run
 from jobs.models import TaskRun, WorkflowRun
 from jobs.selection.workflows import WorkflowRunFilter
+from jobs.shapes.workflow.explain import RunExplanationShape
+from jobs.shapes.workflow.keys import KEY
 from jobs.shapes.workflow.run import ItemShape, OneRun, RetryRequest, RunRequest, RunShape
 
 
@@ -60,6 +64,27 @@ class WorkflowRunView(Endpoint):
     )
     def get(self, request: Request, run_id: UUID) -> Response:
         return Response(actions.representation(actions.find_run(tenant=self.tenant, run_id=run_id)))
+
+
+class ExplainRunView(Endpoint):
+    query_parameters = ("task",)
+
+    @endpoint(
+        "Why a run has not ended, which tasks hold it, and why a task of it waits or how that ended",
+        responses={200: RunExplanationShape},
+        problems=(404,),
+        parameters=[
+            OpenApiParameter(
+                "task",
+                {"type": "string", "pattern": f"^{KEY}$"},
+                description="The key of a task, which is explained too.",
+            )
+        ],
+        operation_id="workflow_runs_explain",
+    )
+    def get(self, request: Request, run_id: UUID) -> Response:
+        task = request.query_params.get("task")
+        return Response(explain_run(tenant=self.tenant, run_id=run_id, task=task).representation())
 
 
 class CancelRunView(Endpoint):

@@ -40,6 +40,12 @@ class Condition(StrEnum):
     ON_FAILURE = "on_failure"
     ON_FINISHED = "on_finished"
 
+    def is_met_by(self, end: TaskRunState) -> bool:
+        """Whether an edge is met whose task before ended so. The database decides by the same (carillon_settle_run)."""
+        if self is Condition.ON_SUCCESS:
+            return end is TaskRunState.SUCCEEDED
+        return self is Condition.ON_FINISHED or end in (TaskRunState.FAILED, TaskRunState.CANCELLED)
+
 
 class When(StrEnum):
     """How many of its incoming edges a task needs, and what an edge that names no condition asks for."""

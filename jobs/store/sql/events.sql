@@ -1,19 +1,24 @@
--- The event feed (jobs.models.event). Changes of jobs are noted by a trigger of jobs_job (migration 0005), those of
--- triggers by the statements below, in the transaction that makes the change; the path of a success notes nothing.
+-- The event feed (jobs.models.event). Changes of jobs, of workflows and of their runs are noted by triggers of their
+-- tables (migrations 0005, 0014), those of triggers by the statements below, in the transaction that makes the change; the
+-- path of a trigger's success notes nothing.
 
 -- name: note
--- Note what has just become of triggers, in the caller's transaction, with the last attempt's error where there was one.
--- index: primary key, jobs_attempt_trigger
+-- Note what has just become of triggers, in the caller's transaction, with the last attempt's error where there was one,
+-- and of a task of a workflow which it is.
+-- index: primary key, jobs_attempt_trigger, jobs_workflowtask_job_id_*
 INSERT INTO jobs_event (tenant_id, at, kind, job_id, trigger_id, data)
 SELECT t.tenant_id, carillon_clock(), 'trigger.' || CASE t.state WHEN 'pending' THEN 'replayed' ELSE t.state END,
        t.job_id, t.id, jsonb_strip_nulls(jsonb_build_object(
            'job_name', job.name, 'job_type', split_part(t.job_type, '@', 1), 'scheduled_for', t.scheduled_for,
            'reason', nullif(t.reason, ''), 'attempts', t.attempt_count,
            'error_code', nullif(attempt.error_code, ''), 'error_message', nullif(attempt.error_message, ''),
-           'http_status', attempt.http_status))
+           'http_status', attempt.http_status,
+           'workflow_run_id', t.workflow_run_id, 'workflow_id', job.workflow_id, 'task', task.key))
 FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS w(id, nth), LATERAL (
     SELECT * FROM jobs_trigger WHERE id = w.id OFFSET 0) t, LATERAL (
-    SELECT name FROM jobs_job WHERE id = t.job_id OFFSET 0) job
+    SELECT name, workflow_id FROM jobs_job WHERE id = t.job_id OFFSET 0) job
+LEFT JOIN LATERAL (
+    SELECT key FROM jobs_workflowtask WHERE job.workflow_id IS NOT NULL AND job_id = t.job_id LIMIT 1) task ON true
 LEFT JOIN LATERAL (
     SELECT error_code, error_message, http_status FROM jobs_attempt a
     WHERE t.attempt_count > 0 AND t.state IN ('dead', 'retrying') AND a.trigger_id = t.id

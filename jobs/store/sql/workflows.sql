@@ -211,7 +211,8 @@ FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, re
 SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
        f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
        CASE WHEN t.waits THEN (SELECT j.payload FROM jobs_job j WHERE j.id = t.job_id) END AS wait,
-       r.item_count, CASE WHEN r.item_count IS NOT NULL AND r.state = 'started' THEN r.undecided END AS items_left
+       r.item_count, CASE WHEN r.item_count IS NOT NULL AND r.state = 'started' THEN r.undecided END AS items_left,
+       t.needs_all, r.exempt
 FROM jobs_workflowrun run
     JOIN jobs_workflowtask t ON t.version_id = run.version_id
     JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number AND r.item IS NULL

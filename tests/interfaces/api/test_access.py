@@ -84,6 +84,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("POST", "workflows/<uuid:workflow_id>/versions/<int:number>/restore"): (None, 200),
     ("GET", "workflow-runs"): (None, 200),
     ("GET", "workflow-runs/<uuid:run_id>"): (None, 200),
+    ("GET", "workflow-runs/<uuid:run_id>/explain"): (None, 200),
     ("POST", "workflow-runs/<uuid:run_id>/pause"): (None, 200),
     ("POST", "workflow-runs/<uuid:run_id>/resume"): (None, 200),
     ("POST", "workflow-runs/<uuid:run_id>/cancel"): (None, 200),
