@@ -13,7 +13,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, DropdownFilter
 
 from jobs.admin.job.times import next_instants, schedule_text
 from jobs.admin.shared.cells import NOTHING, moment_cell, state_label
-from jobs.admin.shared.filters import JobTypeFilter, LabelFilter, TenantFilter
+from jobs.admin.shared.filters import DeletedFilter, JobTypeFilter, LabelFilter, TenantFilter
 from jobs.admin.shared.lists import words
 from jobs.admin.shared.marks import strip, trigger_mark
 from jobs.admin.shared.walks import Tab, Walk, WalkedAdmin
@@ -36,19 +36,6 @@ _COLUMNS = (
     "shown_priority",
     "next_firing",
 )
-
-
-class DeletedFilter(DropdownFilter):
-    """Living jobs by default."""
-
-    title = "deleted"
-    parameter_name = "deleted"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("1", "Deleted ones alone")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
-        return queryset.filter(deleted_at__isnull=self.value() != "1")
 
 
 class StatusFilter(DropdownFilter):
