@@ -14,8 +14,8 @@ from jobs.admin.workflows import definition, run
 __all__ = (
     "attempt",
     "breakers",
-    "definition",
     "dead_letter",
+    "definition",
     "job",
     "lease",
     "levers",

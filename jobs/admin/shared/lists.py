@@ -165,3 +165,12 @@ class CreatedWithin(DropdownFilter):
 def words(values: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Choices of a filter from an enumeration: the value, and the same for people."""
     return ((str(value), str(value).replace("_", " ")) for value in values)
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` is a UUID, in any of its spellings."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

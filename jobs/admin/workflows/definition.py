@@ -12,21 +12,20 @@ from django.utils.safestring import SafeString
 from jobs.actions.workflows import runs as actions
 from jobs.admin.shared.cells import NOTHING, id_cell, instant_cell, json_cell, moment_cell, state_label
 from jobs.admin.shared.filters import DeletedFilter, TenantFilter
-from jobs.admin.shared.lists import ReadOnlyAdmin
+from jobs.admin.shared.lists import ReadOnlyAdmin, is_id
 from jobs.admin.shared.walks import Walk, WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.admin.workflows import rows
 from jobs.admin.workflows.dialogs import RunForm
 from jobs.admin.workflows.progress import run_label
 from jobs.models import Workflow, WorkflowRun, WorkflowVersion
+from jobs.selection.workflows import named_workflows
 from jobs.store.console.lists import OF_ALL
 from tenants.clock import DatabaseNow, database_now
 
 MAX_RUNS, MAX_VERSIONS = 10, 20
 #: Of a definition, which may have megabytes.
 MAX_SHOWN = 64 * 1024
-#: Behind every name that begins with a prefix.
-_LAST_CHARACTER = "\U0010ffff"
 
 
 @admin.register(Workflow)
@@ -58,11 +57,15 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
             return Walk(workflows.filter(deleted_at__isnull=True))
         return Walk(workflows, sifts=True, by_tenant=False)
 
-    def search_by_text(self, queryset: QuerySet[Workflow], text: str) -> QuerySet[Workflow]:
-        """By how the name begins, among those of the tenants within reach: names are indexed by tenant."""
-        text = text.replace("\0", "")
-        named = queryset.filter(name__gte=text, name__lt=f"{text}{_LAST_CHARACTER}")
-        return queryset.filter(id__in=list(named.order_by().values_list("id", flat=True)[:OF_ALL]))
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """By id, or by how the name begins, tenant by tenant: names are indexed so."""
+        text = search_term.strip().replace("\0", "")
+        if not text or is_id(text):
+            return super().get_search_results(request, queryset, search_term)
+        named = named_workflows(text, tenant_ids=self.tenants_of(request))
+        return queryset.filter(id__in=list(named.values_list("id", flat=True)[:OF_ALL])), False
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
         """The tasks and the last run of each, in two statements for all."""

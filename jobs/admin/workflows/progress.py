@@ -43,7 +43,7 @@ def progress(run: WorkflowRun, *, only: str = "") -> dict[str, Any]:
     only = only if only in rows.ICONS else ""
     asked = urlencode({"seen": standing(run)} | ({"only": only} if only else {}))
     return rows.of_run(tasks, run_id=run.id, begun=run.created_at, until=until, only=only) | {
-        "run_id": run.id,
+        "run": run,
         "label": run_label(run),
         "begun": moment_cell(run.created_at, now=now),
         "took": duration_cell(until - run.created_at),

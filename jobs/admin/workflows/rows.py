@@ -112,13 +112,15 @@ class Timeline:
 def of_run(
     tasks: Sequence[Mapping[str, Any]], *, run_id: UUID, begun: datetime, until: datetime, only: str = ""
 ) -> dict[str, Any]:
-    """The tasks of a run (``runs.tasks_of``) with their bars, those alone in the state ``only`` if one is given.
+    """The tasks of a run (``runs.tasks_of``) with their bars, in the order in which they could start.
 
+    ``only``: those in this state alone; empty: all.
     ``until``: when the run ended, or now.
     """
     timeline = Timeline(tasks, begun=begun, until=until)
     counts = Counter(shown_state(task) for task in tasks)
     drawn = not only and is_drawn(len(tasks), sum(len(task["after"]) for task in tasks))
+    ordered = sorted(tasks, key=lambda task: (task["ready_at"] is None, task["ready_at"] or begun))
     panel = reverse("workflow_task", args=[run_id, "task"]).removesuffix("task/")
     return {
         "drawn": drawn,
@@ -130,7 +132,7 @@ def of_run(
         ],
         "rows": [
             _of_task(task, timeline, until=until, drawn=drawn) | {"panel": f"{panel}{task['task']}/"}
-            for task in tasks
+            for task in ordered
             if only in ("", shown_state(task))
         ],
     }
@@ -143,7 +145,7 @@ def shown_state(task: Mapping[str, Any]) -> str:
 
 
 def started_of(task: Mapping[str, Any]) -> datetime | None:
-    """When a task started, the last time; a trigger keeps the start before the run was retried until it starts again."""
+    """When a task last started. Once the run is retried, a trigger has its old start until it starts again."""
     started, ready = task["started_at"], task["ready_at"]
     return started if started and ready and started >= ready else None
 
@@ -174,7 +176,7 @@ def _of_task(task: Mapping[str, Any], timeline: Timeline, *, until: datetime, dr
         "bars": bars,
         "waited": waited,
         "took": took,
-        "told": f"{took} since {instant_text(started)}" if started else state,
+        "detail": took if started else state,
         "attempts": task["attempt_count"] or "",
         "trigger_id": task["trigger_id"],
     }

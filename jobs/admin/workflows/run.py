@@ -75,10 +75,10 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
                     "shown_id",
                     ("workflow_cell", "shown_version", "tenant"),
                     ("scheduled", "begun", "ended"),
+                    "shown_input",
                 )
             },
         ),
-        ("Input", {"fields": ("shown_input",)}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkflowRun]:

@@ -16,7 +16,7 @@
       key: row.dataset.task,
       after: row.dataset.after ? JSON.parse(row.dataset.after) : null,
       state: row.dataset.state,
-      icon: row.dataset.icon ?? "task_alt",
+      icon: row.dataset.icon,
       detail: row.dataset.detail,
       link: row.querySelector("th a"),
     }));
@@ -39,14 +39,17 @@
     return made;
   }
 
-  /** Through the points, round at each but the first and the last. */
-  function path(points) {
-    const [first, ...rest] = points;
-    let drawn = `M${first.x},${first.y}`;
-    rest.forEach((point, at) => {
-      const next = rest[at + 1];
-      drawn += next ? ` Q${point.x},${point.y} ${(point.x + next.x) / 2},${(point.y + next.y) / 2}` : ` L${point.x},${point.y}`;
-    });
+  /** From the right side of one task to the left side of another, level there and wherever it passes others. */
+  function path(from, to, points) {
+    // dagre's first and last are on the outlines; every other one between stands for no column of tasks.
+    const passed = points.slice(1, -1).filter((_, at) => at % 2 === 1);
+    let at = { x: from.x + WIDTH / 2, y: from.y };
+    let drawn = `M${at.x},${at.y}`;
+    for (const point of [...passed, { x: to.x - WIDTH / 2, y: to.y }]) {
+      const middle = (at.x + point.x) / 2;
+      drawn += ` C${middle},${at.y} ${middle},${point.y} ${point.x},${point.y}`;
+      at = point;
+    }
     return drawn;
   }
 
@@ -62,7 +65,8 @@
     svg.append(heads);
     for (const edge of graph.edges()) {
       const { points, condition } = graph.edge(edge);
-      svg.append(element("path", { d: path(points), class: `flow-edge ${dashed(condition)}`, "marker-end": `url(#head-${condition})` }));
+      const d = path(graph.node(edge.v), graph.node(edge.w), points);
+      svg.append(element("path", { d, class: `flow-edge ${dashed(condition)}`, "marker-end": `url(#head-${condition})` }));
     }
     return svg;
   }
@@ -82,6 +86,7 @@
     }
     const icon = document.createElement("span");
     icon.className = "material-symbols-outlined";
+    icon.ariaHidden = "true";
     made.append(icon, document.createElement("b"), document.createElement("small"));
     return made;
   }
