@@ -12,7 +12,6 @@ from jobs.models.fields import choices
 from jobs.selection.filters import ListFilter, NameFilter
 from jobs.shapes.job import MAX_NAME
 
-
 #: Names are in the order of their bytes: none that begins with a prefix comes behind the prefix and this.
 _LAST_CHARACTER = "\U0010ffff"
 
