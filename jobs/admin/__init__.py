@@ -9,16 +9,19 @@ from jobs.admin.installation import breakers, lease, levers, targets
 from jobs.admin.job import page as job
 from jobs.admin.operations import operation
 from jobs.admin.tenant import page as tenant
+from jobs.admin.workflows import definition, run
 
 __all__ = (
     "attempt",
     "breakers",
     "dead_letter",
+    "definition",
     "job",
     "lease",
     "levers",
     "operation",
     "result",
+    "run",
     "targets",
     "tenant",
     "trail",

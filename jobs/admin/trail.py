@@ -37,6 +37,7 @@ PAGES = {
     Change.Kind.SECRET: "tenants_secret",
     Change.Kind.TRIGGER: "jobs_trigger",
     Change.Kind.OPERATION: "jobs_operation",
+    Change.Kind.WORKFLOW: "jobs_workflow",
     Change.Kind.USER: "auth_user",
     Change.Kind.GROUP: "auth_group",
     Change.Kind.INSTALLATION: "jobs_installation",

@@ -15,6 +15,8 @@ from jobs.admin.operations.progress import OperationProgress, UnfinishedOperatio
 from jobs.admin.overview.page import OverviewFigures
 from jobs.admin.overview.playbooks import Playbooks
 from jobs.admin.upcoming.page import Upcoming
+from jobs.admin.workflows.progress import RunProgress
+from jobs.admin.workflows.task import TaskPanel
 
 urlpatterns: list[URLPattern] = [
     path("charts/", Charts.as_view(), name="console_charts"),
@@ -36,6 +38,8 @@ urlpatterns: list[URLPattern] = [
     path("installation/", InstallationState.as_view(), name="installation_state"),
     path("playbooks/", Playbooks.as_view(), name="playbooks"),
     path("playbooks/<slug:name>/", Playbooks.as_view(), name="playbook"),
+    path("workflow-runs/<uuid:run_id>/progress/", RunProgress.as_view(), name="workflow_run_progress"),
+    path("workflow-runs/<uuid:run_id>/tasks/<slug:task>/", TaskPanel.as_view(), name="workflow_task"),
     path("workers/", Workers.as_view(), name="workers"),
     path("workers/figures/", WorkerFiguresPage.as_view(), name="worker_figures"),
     path("workers/<str:verb>/", TellWorker.as_view(), name="tell_worker"),

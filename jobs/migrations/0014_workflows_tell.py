@@ -88,7 +88,7 @@ def drop_index(apps: Any, schema_editor: Any) -> None:
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("jobs", "0011_analyze_jobs")]
+    dependencies = [("jobs", "0013_items_of_maps")]
     operations = [
         migrations.RunSQL(_OF_WORKFLOWS, _UNDO.format("carillon_note_workflow()")),
         migrations.RunSQL(_OF_RUNS, _UNDO.format("carillon_note_run()")),

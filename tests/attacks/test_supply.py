@@ -1,6 +1,8 @@
 """Somebody puts another file in the place of what is installed, or reaches the servers that come in wheels."""
 
+import hashlib
 import importlib.util
+import json
 import os
 import re
 import stat
@@ -72,6 +74,29 @@ def install(tmp_path: Path, wheel: Path, digest: str) -> subprocess.CompletedPro
     return subprocess.run(
         [sys.executable, "-m", "pip", *command, "-r", locked], capture_output=True, text=True, check=False
     )
+
+
+class TestScriptsOfOthers:
+    """What the console takes from npm packages as it is, into ``jobs/static/vendor``."""
+
+    PACKAGES = json.loads((ROOT / "requirements" / "vendored.json").read_text())
+
+    def test_are_what_their_packages_hold_byte_for_byte_and_no_others(self) -> None:
+        named = {
+            Path(file).name: digest
+            for package in self.PACKAGES.values()
+            for file, digest in package["files"].items()
+        }
+        found = {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in (ROOT / "jobs" / "static" / "vendor").iterdir()
+        }
+        assert found == named
+
+    def test_stand_in_the_table_of_dependencies_with_their_release(self) -> None:
+        told = (ROOT / "docs" / "dependencies.md").read_text()
+        for name, package in self.PACKAGES.items():
+            assert f"| {name} {package['version']} |" in told
 
 
 class TestImages:

@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("url", help="of the web server, without a path")
     parser.add_argument("password", help="of the user admin")
     parser.add_argument("--job", default="flaky-partner", help="whose page and retried trigger are shown")
+    parser.add_argument("--workflow", help="whose page and last run are shown; the demo has none")
     options = parser.parse_args()
     IMAGES.mkdir(parents=True, exist_ok=True)
     with chromium() as driver:
@@ -79,6 +80,8 @@ def main() -> None:
         ).click()
         take(driver, "trigger")
         take_form(driver, options.url)
+        if options.workflow:
+            take_workflow(driver, options.url, options.workflow)
 
 
 def take_form(driver: Chrome, url: str) -> None:
@@ -90,6 +93,17 @@ def take_form(driver: Chrome, url: str) -> None:
         lambda d: "Europe/Berlin" in d.find_element(By.ID, "schedule-preview").text
     )
     take(driver, "job-form")
+
+
+def take_workflow(driver: Chrome, url: str, name: str) -> None:
+    """A workflow's page, and its last run with the first of its tasks."""
+    driver.get(f"{url}/admin/jobs/workflow/")
+    driver.find_element(By.LINK_TEXT, name).click()
+    take(driver, "workflow")
+    driver.find_element(By.CSS_SELECTOR, "#last-runs a").click()
+    driver.find_element(By.CSS_SELECTOR, "#tasks th a").click()
+    WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.ID, "task-told"))
+    take(driver, "workflow-run")
 
 
 def log_in(driver: Chrome, url: str, password: str) -> None:

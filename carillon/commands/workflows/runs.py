@@ -80,7 +80,7 @@ def explain(
     output: Output = Format.table,
 ) -> None:
     """Tell why a run has not ended, or why a task of it waits or how that ended."""
-    answer = connect().get(f"{_path(run)}/explain", task=task)
+    answer = connect().get(f"{path_of(run)}/explain", task=task)
     print_explanation(answer if task is None or output is not Format.table else answer["task"], output)
 
 

@@ -24,7 +24,7 @@ def run_workflow(*, tenant: Tenant, workflow_id: UUID | str, run_input: object =
 
     Raises ``InvalidInput`` (``input``), ``NotFound``.
     """
-    check_json(run_input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
+    check_input(tenant, run_input)
     while True:
         workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
         version = find_version(workflow, workflow.version)
@@ -37,6 +37,11 @@ def run_workflow(*, tenant: Tenant, workflow_id: UUID | str, run_input: object =
                 wake_beats()
                 return runs_of(tenant).get(id=run_id)
         # It is deleted, or another run has this very microsecond; the clock moves on.
+
+
+def check_input(tenant: Tenant, run_input: object) -> None:
+    """Raises ``InvalidInput`` (``input``) of what no run can begin with."""
+    check_json(run_input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
 
 
 def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
@@ -127,14 +132,19 @@ def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     return found
 
 
-def representation(run: WorkflowRun) -> dict[str, Any]:
-    """A run with its tasks, as the API shows it."""
+def tasks_of(run: WorkflowRun) -> list[dict[str, Any]]:
+    """The tasks of a run with what each waits for, by the names of ``TaskRunShape``, in one statement."""
     tasks = [row._asdict() for row in store.task_runs(run.id)]
     unfinished = {task["task"] for task in tasks if task["finished_at"] is None}
     for task in tasks:
         waits = task["state"] == "waiting"
         task["waits_for"] = [each["task"] for each in task["after"] if waits and each["task"] in unfinished]
-    return OneRun.of(run, tasks=tasks, workflow_name=run.workflow.name, version=run.version.number)
+    return tasks
+
+
+def representation(run: WorkflowRun) -> dict[str, Any]:
+    """A run with its tasks, as the API shows it."""
+    return OneRun.of(run, tasks=tasks_of(run), workflow_name=run.workflow.name, version=run.version.number)
 
 
 def items_of(run: WorkflowRun, task: str) -> QuerySet[TaskRun]:

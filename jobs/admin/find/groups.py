@@ -14,8 +14,9 @@ from django.urls import reverse
 from jobs.admin.find.terms import Ids, Key, ids_of, key_of, tenant_and_name
 from jobs.admin.shared.cells import instant_text
 from jobs.admin.shared.navigation import navigation
-from jobs.models import Attempt, Job, Operation, Trigger
+from jobs.models import Attempt, Job, Operation, Trigger, Workflow, WorkflowRun
 from jobs.models.fields import instant_of
+from jobs.selection.workflows import named_workflows
 from jobs.store.insight import find
 from tenants.console.reach import held_to_reach
 from tenants.models import Tenant
@@ -59,10 +60,31 @@ def groups(request: HttpRequest, text: str) -> list[Group]:
             found.append(("Triggers", [_trigger(row) for row in triggers.select_related("job", "tenant")]))
     if ids and _may_view(user, "jobs.view_attempt"):
         found.append(("Attempts", [_attempt(row) for row in _attempts(user, ids)]))
+    found += _workflows(user, text, ids)
     if ids and _may_view(user, "jobs.view_operation"):
         rows = _by_id(user, Operation, ids).select_related("tenant")
         found.append(("Operations", [_operation(row) for row in rows]))
     return [Group(title, hits[:MAX_SHOWN], len(hits) > MAX_SHOWN) for title, hits in found if hits]
+
+
+def _workflows(user: Any, text: str, ids: Ids | None) -> Iterator[tuple[str, list[Hit]]]:
+    """By id, and workflows by how their name begins."""
+    if _may_view(user, "jobs.view_workflow"):
+        rows = [*(_by_id(user, Workflow, ids).select_related("tenant") if ids else ())]
+        yield "Workflows", [_workflow(row) for row in (*rows, *_workflows_named(user, text))]
+    if ids and _may_view(user, "jobs.view_workflowrun"):
+        runs = _by_id(user, WorkflowRun, ids).defer("input").select_related("tenant", "workflow")
+        yield "Workflow runs", [_run(row) for row in runs]
+
+
+def _workflows_named(user: Any, text: str) -> QuerySet[Workflow]:
+    """Of all tenants within reach, or of the one whose slug stands before a slash."""
+    slugs = held_to_reach(user, Tenant.objects.all(), tenant="pk").order_by("slug")
+    ids = dict(slugs.values_list("slug", "pk")[:MAX_TENANTS])
+    found = named_workflows(text, tenant_ids=ids.values())
+    if (pair := tenant_and_name(text)) and pair[0] in ids:
+        found |= named_workflows(pair[1], tenant_ids=[ids[pair[0]]])
+    return found.select_related("tenant")[: MAX_SHOWN + 1]
 
 
 def _may_view(user: Any, permission: str) -> bool:
@@ -151,6 +173,16 @@ def _trigger(row: Trigger) -> Hit:
 def _attempt(row: Attempt) -> Hit:
     detail = f"{row.state.replace('_', ' ')}, {instant_text(row.started_at)}, {row.id}"
     return Hit(f"attempt {row.number}", detail, _link("jobs_attempt", row.id), "replay")
+
+
+def _workflow(row: Workflow) -> Hit:
+    detail = "deleted" if row.deleted_at else f"version {row.version}"
+    return Hit(f"{row.tenant.slug}/{row.name}", detail, _link("jobs_workflow", row.id), "account_tree")
+
+
+def _run(row: WorkflowRun) -> Hit:
+    detail = f"{row.state}, {instant_text(row.scheduled_for)}, {row.id}"
+    return Hit(f"{row.tenant.slug}/{row.workflow.name}", detail, _link("jobs_workflowrun", row.id), "schema")
 
 
 def _operation(row: Operation) -> Hit:

@@ -14,11 +14,11 @@ from jobs.admin.shared.cells import (
     duration_cell,
     flower_url,
     instant_cell,
-    job_link,
     result_url,
     state_label,
     text_cell,
     trigger_link,
+    work_link,
 )
 from jobs.admin.shared.filters import (
     AttemptErrorFilter,
@@ -149,7 +149,7 @@ class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
 
     @admin.display(description="job")
     def job_name(self, attempt: Any) -> str:
-        return job_link(attempt.job_id, attempt.job.name) if attempt.job else str(attempt.job_id)
+        return work_link(attempt.job) if attempt.job else str(attempt.job_id)
 
     @admin.display(description="tenant")
     def tenant_slug(self, attempt: Any) -> str:
@@ -177,7 +177,8 @@ class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
 
     @admin.display(description="job")
     def job_cell(self, attempt: Attempt) -> str:
-        return job_link(attempt.job_id, str(attempt.job_id))
+        job = Job.with_hidden.filter(id=attempt.job_id).first()
+        return work_link(job) if job else str(attempt.job_id)
 
     @admin.display(description="duration")
     def took(self, attempt: Attempt) -> str:

@@ -20,7 +20,7 @@ from django.urls import reverse
 from unfold.enums import ActionVariant
 
 from jobs.actions.triggers import MAX_NAMED, dismiss_dead_letters, replay_dead_letters
-from jobs.admin.shared.cells import coloured_label, instant_cell, job_link, moment_cell
+from jobs.admin.shared.cells import coloured_label, instant_cell, moment_cell, work_link
 from jobs.admin.shared.filters import (
     CalledHostFilter,
     DeadReasonFilter,
@@ -308,7 +308,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @admin.display(description="job")
     def job_cell(self, trigger: Trigger) -> str:
-        return job_link(trigger.job_id, trigger.job.name)
+        return work_link(trigger.job, run_id=trigger.workflow_run_id)
 
     @admin.display(description="last error", empty_value="-")
     def error(self, trigger: Trigger) -> str | None:

@@ -18,9 +18,9 @@ from jobs.admin.shared.cells import (
     duration_cell,
     instant_cell,
     instant_text,
-    job_link,
     moment_cell,
     state_label,
+    work_link,
 )
 from jobs.admin.shared.filters import (
     ErrorCodeFilter,
@@ -214,7 +214,7 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
 
     @admin.display(description="job")
     def job_cell(self, trigger: Trigger) -> str:
-        return job_link(trigger.job_id, trigger.job.name)
+        return work_link(trigger.job, run_id=trigger.workflow_run_id)
 
     @admin.display(description="start lag")
     def waited(self, trigger: Trigger) -> str:

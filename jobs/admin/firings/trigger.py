@@ -142,14 +142,16 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
         )
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
-        """The buttons that can succeed in the trigger's present state."""
+        """The buttons that can succeed in the trigger's present state; a task is retried by its run alone."""
         trigger = self.get_object(request, object_id)
         dead = () if trigger is None or trigger.dismissed_at else (TriggerState.DEAD,)
         fitting = {"replay": ENDED, "dismiss": dead, "cancel": UNFINISHED}
         return [
             action
             for action in super().get_actions_detail(request, object_id)
-            if trigger is not None and trigger.state in fitting[action.path]
+            if trigger is not None
+            and trigger.state in fitting[action.path]
+            and not (trigger.workflow_run_id and action.path == "replay")
         ]
 
     def render_change_form(

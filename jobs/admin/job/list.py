@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -13,8 +12,8 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, DropdownFilter
 
 from jobs.admin.job.times import next_instants, schedule_text
 from jobs.admin.shared.cells import NOTHING, moment_cell, state_label
-from jobs.admin.shared.filters import JobTypeFilter, LabelFilter, TenantFilter
-from jobs.admin.shared.lists import words
+from jobs.admin.shared.filters import DeletedFilter, JobTypeFilter, LabelFilter, TenantFilter
+from jobs.admin.shared.lists import is_id, words
 from jobs.admin.shared.marks import strip, trigger_mark
 from jobs.admin.shared.walks import Tab, Walk, WalkedAdmin
 from jobs.core.policies import Priority
@@ -36,19 +35,6 @@ _COLUMNS = (
     "shown_priority",
     "next_firing",
 )
-
-
-class DeletedFilter(DropdownFilter):
-    """Living jobs by default."""
-
-    title = "deleted"
-    parameter_name = "deleted"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("1", "Deleted ones alone")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
-        return queryset.filter(deleted_at__isnull=self.value() != "1")
 
 
 class StatusFilter(DropdownFilter):
@@ -137,7 +123,7 @@ class JobList(WalkedAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         """By name tenant by tenant: names are indexed so."""
         text = search_term.strip().replace("\0", "")
-        if not text or _is_id(text):
+        if not text or is_id(text):
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(id__in=named(tenant_ids=self.tenants_of(request), prefix=text)), False
 
@@ -176,11 +162,3 @@ class JobList(WalkedAdmin):
 def _firing(rows: QuerySet[Job]) -> QuerySet[Job]:
     """Those that the index of what fires next is about."""
     return rows.filter(status=JobStatus.ACTIVE, next_fire_at__isnull=False)
-
-
-def _is_id(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

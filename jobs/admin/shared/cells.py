@@ -31,6 +31,7 @@ COLOURS = {
     "paused": "warning",
     "pending": "info",
     "queued": "info",
+    "ready": "info",
     "running": "primary",
     "started": "primary",
     "retrying": "warning",
@@ -147,6 +148,20 @@ def _escaped(character: str) -> str:
 def job_link(job_id: UUID, text: str) -> SafeString:
     url = reverse("admin:jobs_job_change", args=[job_id])
     return format_html('<a class="text-link whitespace-nowrap" href="{}">{}</a>', url, text)
+
+
+def work_url(job: Any, *, run_id: UUID | None = None) -> str:
+    """The page of a job. The hidden job of a workflow's task has none: it leads to its run, or else its workflow."""
+    if job.workflow_id is None:
+        return reverse("admin:jobs_job_change", args=[job.id])
+    page, wanted = ("workflowrun", run_id) if run_id else ("workflow", job.workflow_id)
+    return reverse(f"admin:jobs_{page}_change", args=[wanted])
+
+
+def work_link(job: Any, *, run_id: UUID | None = None) -> SafeString:
+    """To ``work_url``, with the name of the job."""
+    url = work_url(job, run_id=run_id)
+    return format_html('<a class="text-link whitespace-nowrap" href="{}">{}</a>', url, job.name)
 
 
 def trigger_link(trigger_id: UUID, text: str) -> SafeString:

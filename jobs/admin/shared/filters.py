@@ -35,6 +35,19 @@ class TenantFilter(AutocompleteSelectFilter):
         return Tenant.objects.filter(id=value).values_list("slug", flat=True).first() or value
 
 
+class DeletedFilter(DropdownFilter):
+    """Living ones by default."""
+
+    title = "deleted"
+    parameter_name = "deleted"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [("1", "Deleted ones alone")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(deleted_at__isnull=self.value() != "1")
+
+
 class JobTypeFilter(DropdownFilter):
     title = "job type"
     parameter_name = "job_type"

@@ -74,8 +74,8 @@ class UncountedChangeList(ChangeList):
 class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
-    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in;
-    ``veiled`` the fields of its page that only those see who may see payloads.
+    ``fetched`` names the relations a row shows, as for ``prefetch_related``; ``found_by`` the columns an id typed into the
+    search is looked for in; ``veiled`` the fields of its page that only those see who may see payloads.
     """
 
     paginator = UncountedPaginator
@@ -86,7 +86,7 @@ class UncountedAdmin(ConsoleAdmin):
     compressed_fields = False
     ordering: tuple[str, ...] = ("-id",)
     sortable_by = ()
-    fetched: tuple[str, ...] = ()
+    fetched: tuple[Any, ...] = ()
     found_by: tuple[str, ...] = ("id",)
     veiled: tuple[str, ...] = ()
 
@@ -165,3 +165,12 @@ class CreatedWithin(DropdownFilter):
 def words(values: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Choices of a filter from an enumeration: the value, and the same for people."""
     return ((str(value), str(value).replace("_", " ")) for value in values)
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` is a UUID, in any of its spellings."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

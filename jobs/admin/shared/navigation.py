@@ -13,6 +13,8 @@ from jobs.admin.shared.cells import flower_url
 _FIRINGS = (
     ("Jobs", "event_repeat", "admin:jobs_job_changelist", "jobs.view_job"),
     ("Triggers", "bolt", "admin:jobs_trigger_changelist", "jobs.view_trigger"),
+    ("Workflows", "account_tree", "admin:jobs_workflow_changelist", "jobs.view_workflow"),
+    ("Workflow runs", "schema", "admin:jobs_workflowrun_changelist", "jobs.view_workflowrun"),
     ("Next 24 hours", "calendar_clock", "console_upcoming", "jobs.view_job"),
     ("Failures", "heart_broken", "failures", "jobs.view_trigger"),
     ("Dead letters", "skull", "admin:jobs_deadletter_changelist", "jobs.view_trigger"),

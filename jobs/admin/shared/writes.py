@@ -82,14 +82,25 @@ class OperableAdmin(ConsoleAdmin):
         return found
 
     def carry_out(
-        self, request: HttpRequest, row: Model, write: Callable[[], object], *, done: str, url: str = ""
+        self,
+        request: HttpRequest,
+        row: Model,
+        write: Callable[[], object],
+        *,
+        done: str,
+        url: str = "",
+        leads_to: Callable[[Any], str] | None = None,
     ) -> HttpResponseBase:
-        """Call ``write``, note it in the row's history, and go back to the page or to ``url``."""
+        """Call ``write``, note it in the row's history, and go back to the page or to ``url``.
+
+        ``leads_to``: the address of the page of what ``write`` returns.
+        """
         try:
-            write()
+            written = write()
         except CarillonError as error:
             messages.error(request, str(error))
         else:
             self.log_change(request, row, done)
             messages.success(request, done)
+            url = leads_to(written) if leads_to else url
         return back_to(request, url or request.path.rstrip("/").rpartition("/")[0] + "/change/")

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from jobs.admin.shared.cells import NOTHING, instant_text
+from jobs.admin.shared.cells import NOTHING, instant_text, work_url
 from jobs.core.activity import BURIALS, SKIPS
 from jobs.core.errors import NotFound
 from jobs.core.policies import Priority
@@ -134,16 +134,18 @@ def _ended(tenant: Tenant) -> list[tuple[str, str]]:
 
 def _worst(tenant: Tenant) -> list[dict[str, str]]:
     rows = failing_jobs(tenant.pk)
-    names = dict(Job.with_hidden.filter(pk__in=[row.job_id for row in rows]).values_list("pk", "name"))
+    jobs = Job.with_hidden.only("name", "workflow_id").in_bulk([row.job_id for row in rows])
     return [
         {
-            "url": reverse("admin:jobs_job_change", args=[row.job_id]),
-            "name": names.get(row.job_id) or str(row.job_id),
+            "url": work_url(job),
+            "name": job.name,
             "failures": f"{row.failures:,}",
             "error": row.error_code,
             "at": instant_text(row.failed_at),
         }
         for row in rows
+        # Of one that is purged its id is all that is left.
+        for job in [jobs.get(row.job_id) or Job(id=row.job_id, name=str(row.job_id))]
     ]
 
 

@@ -45,7 +45,13 @@ def plan(sql: str) -> list[str]:
 
 class TestFinding:
     def test_takes_a_whole_id_and_its_first_eight_digits(self, world: World, operator: Client) -> None:
-        for row, group in ((world.job, "Jobs"), (world.dead, "Triggers"), (world.operation, "Operations")):
+        for row, group in (
+            (world.job, "Jobs"),
+            (world.dead, "Triggers"),
+            (world.operation, "Operations"),
+            (world.workflow, "Workflows"),
+            (world.run, "Workflow runs"),
+        ):
             for text in (row.id, str(row.id)[:8], row.id.hex[:12], str(row.id).upper()):
                 assert any(str(row.id) in link for link in found(operator, text)[group])
 
@@ -73,6 +79,14 @@ class TestFinding:
         assert len(found(operator, "Close")["Jobs"]) == 1
         assert found(operator, f"{other.slug}/close")["Jobs"] == found(operator, "close-s")["Jobs"]
         assert "Jobs" not in found(operator, f"{other.slug}/close-books")
+
+    def test_takes_how_a_workflows_name_begins_and_the_tenant_before_it(
+        self, world: World, operator: Client
+    ) -> None:
+        (link,) = found(operator, "et")["Workflows"]
+        assert str(world.workflow.id) in link
+        assert found(operator, f"{world.tenant.slug}/etl")["Workflows"] == [link]
+        assert "Workflows" not in found(operator, f"{factories.make_tenant().slug}/etl")
 
     def test_finds_tenants_and_pages(self, world: World, operator: Client) -> None:
         assert len(found(operator, world.tenant.slug[:4])["Tenants"]) == 1
@@ -116,7 +130,10 @@ class TestWhoFinds:
             world.dead.id,
             world.attempt.id,
             world.operation.id,
+            world.workflow.id,
+            world.run.id,
             "close",
+            "etl",
             world.tenant.slug,
         )
         nobody, viewer = staff(), staff("view_job")
@@ -127,7 +144,10 @@ class TestWhoFinds:
     def test_an_operator_who_is_bound_finds_nothing_of_other_tenants(
         self, world: World, staff: Callable[..., Client]
     ) -> None:
-        client = staff("view_job", "view_trigger", "view_attempt", "view_operation", "view_tenant")
+        client = staff(
+            "view_job", "view_trigger", "view_attempt", "view_operation", "view_tenant",
+            "view_workflow", "view_workflowrun",
+        )  # fmt: skip
         mine = factories.make_job(name="close-shops")
         bound(client, mine.tenant)
         texts = (
@@ -136,6 +156,9 @@ class TestWhoFinds:
             key_of(world.job.id, world.dead.scheduled_for),
             world.attempt.id,
             world.operation.id,
+            world.workflow.id,
+            world.run.id,
+            "etl",
             "close-b",
             f"{world.tenant.slug}/",
         )

@@ -16,6 +16,7 @@ from jobs.models.fields import new_id
 from jobs.store import execution
 from tests import factories
 from tests.interfaces.admin.world import World, press
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +39,8 @@ class TestLists:
             "django_celery_results_taskresult",
             "jobs_change",
             "jobs_operation",
+            "jobs_workflow",
+            "jobs_workflowrun",
         ],
     )
     @pytest.mark.parametrize("query", ["", "?q=close", "?p=2"])
@@ -53,6 +56,7 @@ class TestLists:
             trigger = factories.make_trigger(job, "dead")
             factories.make_attempt(trigger, "failed")
             begin_operation(tenant=tenant, verb="pause", wanted={})
+            begin(make_workflow(tenant, ("extract", "load"), name=f"close-{number}"))
             TaskResult.objects.create(task_id=str(uuid4()), status="SUCCESS")
         many = self.queries(operator, url)
         # Prefetching asks by id once there is a row at all, on the second page only now.

@@ -17,20 +17,21 @@ from django.urls import reverse
 
 from jobs.actions.bulk.operations import begin_operation
 from jobs.admin import urls
-from jobs.models import Change, Job, Operation, Trigger
+from jobs.models import Change, Job, Operation, TaskRun, Trigger, WorkflowRun
 from jobs.store.trail import Actor, acting_as
 from tenants.actions import create_api_key
 from tenants.models import ApiKey, OperatorBounds, Secret, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
 from tests.interfaces.admin.world import CONFIRMED, PAGES, World, confirm_shares, inputs, open_breaker, press
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 MARK = "foreign-"
 #: Pages of rows of tenants, by the model in their names.
 HELD = {
     "jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "jobs_operation", "jobs_change",
-    "jobs_breaker", "tenants_tenant", "tenants_apikey", "tenants_secret",
+    "jobs_breaker", "jobs_workflow", "jobs_workflowrun", "tenants_tenant", "tenants_apikey", "tenants_secret",
 }  # fmt: skip
 
 
@@ -48,7 +49,10 @@ class TwoTenants(World):
         with acting_as(Actor("api_key", f"{MARK}actor")):
             operation = begin_operation(tenant=self.other, verb="pause", wanted={"priority": "low"})
         change = Change.objects.filter(tenant_id=self.other.id).first()
+        workflow = make_workflow(self.other, ("extract", "load"), name=f"{MARK}workflow")
         self.foreign: dict[str, Model] = {
+            "jobs_workflowrun": begin(workflow, run_input=f"{MARK}input"),
+            "jobs_workflow": workflow,
             "jobs_job": job,
             "jobs_trigger": dead,
             "jobs_attempt": attempt,
@@ -105,13 +109,13 @@ def state() -> list[Any]:
         sorted(map(str, model.objects.filter(**{path: f"{MARK}tenant"}).values_list()))
         for model, path in (
             (Job, "tenant__slug"), (Trigger, "tenant__slug"), (Operation, "tenant__slug"), (ApiKey, "tenant__slug"),
-            (Secret, "tenant__slug"), (Tenant, "slug"),
+            (Secret, "tenant__slug"), (Tenant, "slug"), (WorkflowRun, "tenant__slug"), (TaskRun, "run__tenant__slug"),
         )
     ]  # fmt: skip
 
 
 def model_of(page: str) -> str:
-    return next((model for model in HELD if page.startswith(model)), "")
+    return max((model for model in HELD if page.startswith(model)), key=len, default="")
 
 
 @contextmanager
@@ -160,6 +164,7 @@ class TestEveryPage:
         """Overview, charts, search and their parts: whatever ``jobs.admin.urls`` adds, asked for the other tenant's."""
         job, other = world.foreign["jobs_job"], world.other
         named = {"slug": other.slug, "tenant": other.slug, "tenant_id": other.pk, "job_id": job.pk}
+        named |= {"run_id": world.foreign["jobs_workflowrun"].pk, "task": "extract"}
         asked = [
             "",
             *(

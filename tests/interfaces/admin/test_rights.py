@@ -12,6 +12,7 @@ from jobs.models import Job
 from tenants.console.groups import ADMINISTRATOR, OPERATOR, VIEWER, keep_groups
 from tests import factories
 from tests.interfaces.admin.world import CONFIRMED, PAGES, World, inputs
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 PAYLOAD, ANSWER, OUTPUT, RESULT = "word-of-payload", "word-of-answer", "word-of-output", "word-of-result"
@@ -46,6 +47,9 @@ class TalkativeWorld(World):
         self.attempt.response_excerpt, self.attempt.output = ANSWER, OUTPUT
         self.attempt.save(update_fields=["response_excerpt", "output"])
         self.operation.changes = {"payload": {"word": PAYLOAD}}
+        word = {"word": PAYLOAD}
+        self.workflow = make_workflow(self.tenant, tasks=["extract"], payloads={"extract": word}, name="told")
+        self.run = begin(self.workflow, run_input=word)
         self.operation.verb = "edit"
         self.operation.save(update_fields=["changes", "verb"])
 

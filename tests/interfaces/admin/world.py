@@ -22,6 +22,7 @@ from tenants.actions import create_api_key
 from tenants.models import OperatorSession, Tenant
 from tenants.vault.secrets import put_secret
 from tests import factories
+from tests.workflows.playing import begin, make_workflow
 
 CONFIRMED = {"_form_submitted": "on"}
 MODELS = (
@@ -41,6 +42,8 @@ MODELS = (
     "jobs_targetrule",
     "jobs_breaker",
     "jobs_operation",
+    "jobs_workflow",
+    "jobs_workflowrun",
 )
 #: Every page of the console that is Carillon's, so that a new one is tested from the day it is added.
 PAGES = {
@@ -66,6 +69,8 @@ NOBODYS = {f"{model}_delete" for model in MODELS} | {
         "jobs_targetrule",
         "jobs_breaker",
         "jobs_operation",
+        "jobs_workflow",
+        "jobs_workflowrun",
     )
 }
 
@@ -124,6 +129,8 @@ class World:
         )
 
         self.breaker = open_breaker(self.tenant, "api.example.com")
+        self.workflow = make_workflow(self.tenant, ("extract", "load"), name="etl")
+        self.run = begin(self.workflow)
 
     def url(self, page: str) -> str:
         rows = {
@@ -142,8 +149,10 @@ class World:
             "jobs_targetrule": self.target,
             "jobs_breaker": self.breaker,
             "jobs_operation": self.operation,
+            "jobs_workflowrun": self.run,
+            "jobs_workflow": self.workflow,
         }
-        (row,) = (row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else (None,)
+        row = next(row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else None
         return reverse(f"admin:{page}", args=[quote(row.pk)] if row else [])
 
 

@@ -1,0 +1,79 @@
+"""What the buttons of workflows and runs ask for. Each checks as the API does, by the same calls."""
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.db.models import Model, QuerySet
+from django.http import Http404
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminSelectMultipleWidget
+
+from jobs.actions.workflows.runs import check_input
+from jobs.admin.editing.inputs import JsonField
+from jobs.core.errors import InvalidInput
+from jobs.core.workflows.states import RunState
+from jobs.models import TaskRun, Workflow, WorkflowRun, WorkflowTask
+from tenants.console.reach import held_to_reach
+
+
+class _OfRowForm(BaseDialogForm):
+    """A dialog about one row that is within reach."""
+
+    rows: QuerySet[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.row = self._find()
+
+    def _find(self) -> Any:
+        try:
+            wanted = UUID(str(self.object_id))
+        except ValueError:
+            raise Http404 from None
+        found: Model | None = held_to_reach(self.request.user, self.rows.all()).filter(id=wanted).first()
+        if found is None:
+            raise Http404
+        return found
+
+
+class RunForm(_OfRowForm):
+    rows = Workflow.objects.filter(deleted_at=None).select_related("tenant")
+    input = JsonField(
+        rows=8, empty="null", help_text="Any JSON; tasks take it as workflow.input. Empty: null."
+    )
+
+    def clean_input(self) -> Any:
+        given = self.cleaned_data["input"]
+        try:
+            check_input(self.row.tenant, given)
+        except InvalidInput as error:
+            raise forms.ValidationError([text for texts in error.errors.values() for text in texts]) from None
+        return given
+
+
+class RetryForm(_OfRowForm):
+    """Offers the tasks of the run, each with its state; those in the address are chosen already."""
+
+    rows = WorkflowRun.objects.defer("input")
+    tasks = forms.MultipleChoiceField(
+        label="From these tasks",
+        required=False,
+        widget=UnfoldAdminSelectMultipleWidget(attrs={"size": "8"}),
+        help_text="They begin again, and all downstream of them. None: what did not succeed.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        states = dict(TaskRun.objects.filter(run=self.row).values_list("task", "state"))
+        tasks = WorkflowTask.objects.filter(version_id=self.row.version_id).order_by("number")
+        self.fields["tasks"].choices = [  # type: ignore[attr-defined]
+            (key, f"{key} ({states.get(number, '')})") for number, key in tasks.values_list("number", "key")
+        ]
+        self.fields["tasks"].initial = self.request.GET.getlist("tasks")
+
+    def clean_tasks(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["tasks"]
+        if not chosen and self.row.state == RunState.SUCCEEDED:
+            raise forms.ValidationError("All of it succeeded: choose the tasks that are to begin again.")
+        return chosen

@@ -1,0 +1,182 @@
+"""Runs of workflows: seen while they go on, paused, resumed, cancelled and retried."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Prefetch, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
+from unfold.enums import ActionVariant
+
+from jobs.actions.workflows import runs as actions
+from jobs.admin.shared.cells import duration_cell, id_cell, instant_cell, json_cell
+from jobs.admin.shared.filters import MadeSince, MadeUntil, MadeWithin, TenantFilter
+from jobs.admin.shared.lists import ReadOnlyAdmin
+from jobs.admin.shared.walks import WalkedAdmin
+from jobs.admin.shared.writes import OperableAdmin, button
+from jobs.admin.workflows import task
+from jobs.admin.workflows.dialogs import RetryForm
+from jobs.admin.workflows.progress import progress, run_label, standing
+from jobs.models import Workflow, WorkflowRun, WorkflowVersion
+
+#: The buttons that can succeed, by how the run stands.
+FITTING = {
+    "running": ("pause", "cancel"),
+    "paused": ("resume", "cancel"),
+    "cancelling": ("cancel",),
+    "succeeded": ("retry",),
+    "failed": ("retry",),
+    "cancelled": ("retry",),
+}
+
+
+class WorkflowFilter(AutocompleteSelectFilter):
+    #: ``workflowrun_of_workflow``.
+    leads = frozenset({"id"})
+
+    def in_words(self, value: str) -> str:
+        return Workflow.objects.filter(id=value).values_list("name", flat=True).first() or value
+
+
+@admin.register(WorkflowRun)
+class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
+    tenant_path = "tenant_id"
+    list_display = ("begun", "workflow_cell", "shown_version", "tenant", "shown_state", "took", "ended")
+    list_filter = (
+        ("tenant", TenantFilter),
+        ("workflow", WorkflowFilter),
+        ("state", ChoicesDropdownFilter),
+        MadeWithin,
+        MadeSince,
+        MadeUntil,
+    )
+    search_fields = ("id",)
+    search_help_text = "Exact id of a run or a workflow"
+    found_by = ("id", "workflow_id")
+    fetched = (
+        "tenant",
+        "workflow",
+        Prefetch("version", WorkflowVersion.objects.defer("definition")),  # may have megabytes
+    )
+    empty = "No workflow has run yet."
+    veiled = ("shown_input",)
+    actions_detail = ("pause", "resume", "cancel", "retry")
+    change_form_outer_before_template = "admin/jobs/workflowrun/run.html"
+    change_form_outer_after_template = "admin/trail_link.html"
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "shown_id",
+                    ("workflow_cell", "shown_version", "tenant"),
+                    ("scheduled", "begun", "ended"),
+                    "shown_input",
+                )
+            },
+        ),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkflowRun]:
+        rows: QuerySet[WorkflowRun] = super().get_queryset(request).defer("input")
+        return rows
+
+    @button(
+        "Pause",
+        asks="Nothing more of it starts until it is resumed; what has started goes on.",
+        icon="pause",
+    )
+    def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        return self._act(request, object_id, actions.pause_run, done="Paused.")
+
+    @button("Resume", asks="What is ready of it starts.", icon="resume")
+    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        return self._act(request, object_id, actions.resume_run, done="Resumed.")
+
+    @button(
+        "Cancel",
+        asks="Nothing more of it starts, and what runs is asked to stop.",
+        icon="cancel",
+        variant=ActionVariant.DANGER,
+        confirm="Cancel the run",
+        dismiss="Keep it",
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        return self._act(request, object_id, actions.cancel_run, done="Cancelled, or asked to stop.")
+
+    @button(
+        "Retry",
+        asks="It goes on from what did not succeed, or from the tasks you choose. Other results are kept.",
+        icon="replay",
+        form=RetryForm,
+        confirm="Retry the run",
+    )
+    def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        tasks = form.cleaned_data["tasks"]
+        done = f"Goes on from {', '.join(tasks)}." if tasks else "Goes on from what did not succeed."
+        return self._act(request, object_id, actions.retry_run, done=done, tasks=tasks)
+
+    def _act(
+        self, request: HttpRequest, object_id: str, act: Callable[..., Any], *, done: str, **given: Any
+    ) -> HttpResponseBase:
+        run = self.row(request, object_id)
+        return self.carry_out(request, run, lambda: act(tenant=run.tenant, run_id=run.id, **given), done=done)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
+        run = self.get_object(request, object_id)
+        fitting = FITTING[standing(run)] if run is not None else ()
+        if run is not None and run.workflow.deleted_at:
+            fitting = tuple(name for name in fitting if name != "retry")
+        return [each for each in super().get_actions_detail(request, object_id) if each.path in fitting]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        run = kwargs["obj"]
+        query = urlencode({"kind": "workflow", "object": run.workflow_id})
+        context["progress"] = progress(run, only=request.GET.get("only", ""))
+        context["told"] = task.told(request.user, run, request.GET.get("task", ""))
+        # The trail tells of a run under its workflow.
+        context["trail_url"] = f"{reverse('admin:jobs_change_changelist')}?{query}"
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    @admin.display(description="id")
+    def shown_id(self, run: WorkflowRun) -> str:
+        return id_cell(run.id)
+
+    @admin.display(description="begun")
+    def begun(self, run: WorkflowRun) -> str:
+        return instant_cell(run.created_at)
+
+    @admin.display(description="scheduled for")
+    def scheduled(self, run: WorkflowRun) -> str:
+        return instant_cell(run.scheduled_for)
+
+    @admin.display(description="ended")
+    def ended(self, run: WorkflowRun) -> str:
+        return instant_cell(run.finished_at)
+
+    @admin.display(description="took")
+    def took(self, run: WorkflowRun) -> str:
+        return duration_cell(run.finished_at - run.created_at if run.finished_at else None)
+
+    @admin.display(description="state")
+    def shown_state(self, run: WorkflowRun) -> str:
+        return run_label(run)
+
+    @admin.display(description="version")
+    def shown_version(self, run: WorkflowRun) -> int:
+        return run.version.number
+
+    @admin.display(description="workflow")
+    def workflow_cell(self, run: WorkflowRun) -> str:
+        url = reverse("admin:jobs_workflow_change", args=[run.workflow_id])
+        return format_html('<a class="text-link" href="{}">{}</a>', url, run.workflow.name)
+
+    @admin.display(description="input")
+    def shown_input(self, run: WorkflowRun) -> str:
+        return json_cell(run.input)

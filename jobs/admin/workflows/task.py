@@ -1,0 +1,99 @@
+"""One task of a run: why it is in its state, what it waits for, what came of its attempts, and the way to its trigger.
+
+It stands on the run's page where the address names a task; with JavaScript it is fetched, and again while it goes on.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404
+from django.urls import reverse
+
+from jobs.actions.workflows import runs as actions
+from jobs.admin.firings.trigger import attempts_table
+from jobs.admin.shared.cells import instant_cell
+from jobs.admin.shared.pages import ConsolePage
+from jobs.admin.shared.veil import may_see_payloads
+from jobs.admin.workflows import rows
+from jobs.core.workflows.states import RunState
+from jobs.models import Trigger, WorkflowRun
+from tenants.console.reach import held_to_reach
+
+#: Why a task has no outcome of its own.
+REASONS = {
+    "upstream": "The tasks before it ended so that it can no longer start.",
+    "halted": "A task of the run failed, and the workflow halts then.",
+    "requested": "It was cancelled.",
+    "exhausted": "All its attempts failed.",
+    "permanent": "It failed in a way that a retry does not mend.",
+}
+
+
+def run_within_reach(user: Any, run_id: UUID) -> WorkflowRun:
+    """With its workflow, and its version but for the definition. Raises ``Http404``."""
+    found = WorkflowRun.objects.filter(id=run_id).select_related("workflow", "version")
+    run = held_to_reach(user, found.defer("input", "version__definition")).first()
+    if run is None:
+        raise Http404("There is no such run.")
+    return run
+
+
+def told(user: Any, run: WorkflowRun, key: str) -> dict[str, Any] | None:
+    """The context of ``templates/admin/jobs/workflowrun/task.html``; None: no task has this key."""
+    tasks = {task["task"]: task for task in actions.tasks_of(run)}
+    if key not in tasks:
+        return None
+    task = tasks[key]
+    return {
+        "run_id": run.id,
+        "key": key,
+        "state": rows.state_cell(rows.shown_state(task)),
+        "why": REASONS.get(task["reason"], task["reason"].replace("_", " ")),
+        "waits_for": task["waits_for"],
+        "before": rows.named([(edge["task"], edge["on"]) for edge in task["after"]]),
+        "next": _next(tasks.values(), key),
+        "ready": instant_cell(task["ready_at"]),
+        "started": instant_cell(rows.started_of(task)),
+        "due": instant_cell(task["due_at"]) if rows.shown_state(task) == "retrying" else "",
+        "finished": instant_cell(task["finished_at"]),
+        "goes_on": task["finished_at"] is None and run.state == RunState.RUNNING,
+        "retry": _retry(user, run, key),
+        "payloads_shown": may_see_payloads(user),
+    } | _attempts(user, task["trigger_id"])
+
+
+def _next(tasks: Any, key: str) -> str:
+    after = [task["task"] for task in tasks if any(edge["task"] == key for edge in task["after"])]
+    return rows.names(after, len(after))
+
+
+def _retry(user: Any, run: WorkflowRun, key: str) -> str:
+    """Where the run is retried from this task, by those who may."""
+    if (
+        run.state == RunState.RUNNING
+        or run.workflow.deleted_at
+        or not user.has_perm("jobs.change_workflowrun")
+    ):
+        return ""
+    return f"{reverse('admin:jobs_workflowrun_retry', args=[run.id])}?tasks={key}"
+
+
+def _attempts(user: Any, trigger_id: UUID | None) -> dict[str, Any]:
+    """None for those who may not see triggers, and of a task that has not started."""
+    trigger = Trigger.objects.filter(id=trigger_id).first() if trigger_id else None
+    if trigger is None or not user.has_perm("jobs.view_trigger"):
+        return {}
+    return {"trigger_id": trigger.id, "attempts": attempts_table(trigger)}
+
+
+class TaskPanel(ConsolePage):
+    title = "Task"
+    permission = "jobs.view_workflowrun"
+    template_name = "admin/jobs/workflowrun/task.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        run = run_within_reach(self.request.user, kwargs["run_id"])
+        task = told(self.request.user, run, kwargs["task"])
+        if task is None:
+            raise Http404("No task of this run has this name.")
+        return super().get_context_data(told=task, **kwargs)
