@@ -19,6 +19,7 @@ from chaos.judge import judge
 from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, shared_plans, tenants
+from chaos.load.workflows import Runs, workflow_plans
 from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
 from chaos.stage.names import may_hang
@@ -36,6 +37,7 @@ class Profile:
     ``quiet_seconds``: how long what is owed may take at the end, which is looked at every ``look_seconds``.
     ``shared``: so many jobs more of a type that pull workers serve beside Celery's; with any, there are pull workers,
     and each fault strikes twice at least, as they are the first to be struck.
+    ``run_seconds``: a run of a workflow begins so often, on average.
     ``strikes``, ``hold_seconds``, ``first``: how often and for how long a fault strikes, and with which of its ways it
     begins, where it is not as the fault has it.
     ``environment`` is every process's, beside its own; ``schema`` is executed before the load is made.
@@ -53,6 +55,7 @@ class Profile:
     environment: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
     shared: int = 0
+    run_seconds: float = 4.0
     strikes: int = 0
     hold_seconds: float | None = None
     first: int | None = None
@@ -68,6 +71,7 @@ PROFILES = {
         warm_up_seconds=3,
         look_seconds=1,
         environment=HURRIED,
+        run_seconds=1.5,
     ),
     "short": Profile(
         tenants=4, jobs=40, periods=(2, 15), calm_seconds=15, faults=tuple(FAULTS[n] for n in (1, 2, 5, 8))
@@ -116,10 +120,11 @@ def run(
         broker=broker,
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
+        runs = Runs(caller=caller, journal=journal)
         began = Began(at=0, seed=seed, profile=name, faults=[kind.number for kind in faults])
         try:
-            _load_and_strike(cluster, caller, profile, began, faults, rng=rng, say=say)
-            return _read(cluster, caller, directory, look_seconds=profile.look_seconds, say=say)
+            _load_and_strike(cluster, runs, profile, began, faults, rng=rng, say=say)
+            return _read(cluster, runs, directory, look_seconds=profile.look_seconds, say=say)
         except Exception:
             # Whatever broke it off: what was seen until then can be judged all the same.
             history.write(directory / "history.jsonl", _so_far(cluster))
@@ -129,7 +134,7 @@ def run(
 
 def _load_and_strike(
     cluster: Cluster,
-    caller: Caller,
+    runs: Runs,
     profile: Profile,
     began: Began,
     faults: Sequence[type[Fault]],
@@ -137,10 +142,14 @@ def _load_and_strike(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> None:
-    _make_load(cluster, caller, profile, rng, say)
+    caller = runs.caller
+    _make_load(cluster, runs, profile, rng, say)
     cluster.wait(profile.warm_up_seconds)
     cluster.journal.note(replace(began, at=time.time()))
-    with caller.busy(random.Random(rng.random())):
+    with (
+        caller.busy(random.Random(rng.random())),
+        runs.busy(random.Random(rng.random()), every_seconds=profile.run_seconds),
+    ):
         say("calm")
         cluster.wait(profile.calm_seconds)
         for kind in faults:
@@ -151,9 +160,10 @@ def _load_and_strike(
 
 
 def _make_load(
-    cluster: Cluster, caller: Caller, profile: Profile, rng: random.Random, say: Callable[[str], None]
+    cluster: Cluster, runs: Runs, profile: Profile, rng: random.Random, say: Callable[[str], None]
 ) -> None:
-    say("making tenants and jobs")
+    say("making tenants, jobs and workflows")
+    caller = runs.caller
     cluster.query(effects.CREATE)
     if profile.schema:
         cluster.query(profile.schema)
@@ -163,6 +173,8 @@ def _make_load(
         cluster.journal.note(TenantMade(slug=slug, max_in_flight=cap))
     for plan in plans(rng, tenants=caps, jobs=profile.jobs, periods=profile.periods):
         caller.make(plan)
+    for workflow in workflow_plans():
+        runs.make(workflow, tenant=next(iter(caps)))
     if profile.shared:
         cluster.start_pull_workers(caller.keys[next(iter(caps))])
         for plan in shared_plans(rng, tenants=caps, jobs=profile.shared):
@@ -239,15 +251,15 @@ def _so_far(cluster: Cluster) -> list[Record]:
 
 
 def _read(
-    cluster: Cluster, caller: Caller, directory: Path, *, look_seconds: float, say: Callable[[str], None]
+    cluster: Cluster, runs: Runs, directory: Path, *, look_seconds: float, say: Callable[[str], None]
 ) -> Path:
     say("reading")
     # Pages of the ledger are work for the web process and for this one: what falls due meanwhile is not timed.
     cluster.journal.note(Closed(at=time.time()))
-    caller.read_ledger(reading=1)
+    _read_ledgers(runs, reading=1)
     received = list(history.read(cluster.receiver_log))
     cluster.wait(look_seconds)
-    caller.read_ledger(reading=2)
+    _read_ledgers(runs, reading=2)
     for job_id, scheduled_for, count in cluster.query(effects.COUNT):
         cluster.journal.note(Effect(job_id=job_id, scheduled_for=scheduled_for, count=count))
     cluster.journal.note(_audited(cluster))
@@ -257,6 +269,11 @@ def _read(
     cluster.journal.path.unlink()
     _keep_logs(cluster, directory)
     return path
+
+
+def _read_ledgers(runs: Runs, *, reading: int) -> None:
+    runs.caller.read_ledger(reading=reading)
+    runs.read(reading=reading)
 
 
 def _keep_logs(cluster: Cluster, directory: Path) -> None:

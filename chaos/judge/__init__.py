@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from chaos.history import Attacked, Record
-from chaos.judge import executions, firings, timing
+from chaos.judge import executions, firings, timing, workflows
 from chaos.judge.case import NEVER, Case
 from chaos.judge.executions import Repeats
 from chaos.judge.limits import LOST_SECONDS
@@ -20,13 +20,14 @@ __all__ = ["Breach", "Case", "Figures", "Verdict", "judge"]
 UNAVAILABLE = "503 application/problem+json"
 _OF_LOST_WRITES = {
     "lost", "unrecorded", "doubled firing", "executed twice", "effect", "fence", "overlap", "quota",
-    "stopped", "phantom", "audit", "early",
+    "stopped", "phantom", "audit", "early", "task", "value",
 }  # fmt: skip
 
 
 def judge(records: Iterable[Record]) -> Verdict:
     """Hold a history against the promises. May be repeated; the order of the records does not matter."""
     case, excused = Case(records), Counter[str]()
+    runs = workflows.told(case)
     repeats: Repeats = defaultdict(list)
     breaches = [
         *firings.lost(case, excused),
@@ -39,6 +40,7 @@ def judge(records: Iterable[Record]) -> Verdict:
         *executions.repeated(case, excused, repeats),
         *executions.fences(case, excused),
         *executions.overlaps(case, excused),
+        *workflows.judged(case, runs, excused),
         *_processes(case),
         *_servers(case, excused),
     ]
@@ -49,7 +51,8 @@ def judge(records: Iterable[Record]) -> Verdict:
         breaches=sorted(breaches, key=lambda breach: (breach.at, breach.kind, breach.job)),
         figures=figures,
         excused=excused,
-        firings=sum(len(case.due(job)) for job in case.jobs.values()),
+        firings=sum(len(case.due(job)) for job in case.jobs.values()) + sum(each.required() for each in runs),
+        runs=len(runs),
         deliveries=len(case.deliveries),
     )
 

@@ -9,10 +9,12 @@ from functools import cached_property, partial
 from uuid import UUID
 
 from chaos.history import (
+    OF_RUN,
     Answered,
     Attacked,
     Audited,
     Began,
+    Brought,
     Called,
     Closed,
     Died,
@@ -25,9 +27,12 @@ from chaos.history import (
     Range,
     Record,
     Replaced,
+    RunAsked,
+    RunSeen,
     Started,
     Struck,
     TenantMade,
+    WorkflowMade,
 )
 from chaos.judge.expected import Stops, Walk, stopped, walk
 from chaos.judge.limits import (
@@ -41,6 +46,7 @@ from chaos.judge.limits import (
     TOLERANCE_SECONDS,
     Limits,
 )
+from chaos.judge.runs import Run, runs_of
 
 #: A job and an instant.
 Firing = tuple[str, datetime]
@@ -73,6 +79,14 @@ class Arrival:
     def by_schedule(self) -> bool:
         """Whether a schedule asked for it, and not a "run now", whose key has another form (DESIGN §5)."""
         return ":scheduled_for:" in self.request.key
+
+    @property
+    def task_run(self) -> tuple[str, str] | None:
+        """The run and the task, if it is a task of a workflow."""
+        if not self.request.key.startswith(OF_RUN):
+            return None
+        run_id, _, task = self.request.key.removeprefix(OF_RUN).partition(":")
+        return run_id, task
 
     def settles(self, job: JobMade) -> bool:
         """Whether nothing is to follow: it was answered, and not in a way that asks for another attempt."""
@@ -164,6 +178,16 @@ class Case:
         self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
         for delivery in self.deliveries:
             self.firings[delivery.firing].append(delivery)
+        self.workflows = {made.workflow_id: made for made in of(WorkflowMade)}
+        self.asked: list[RunAsked] = of(RunAsked)
+        self.brought = {each.delivery: each.values for each in of(Brought)}
+        seen: list[RunSeen] = of(RunSeen)
+        self.ledger_of_runs = bool(seen or self.ledger)
+        self.runs: dict[str, Run] = runs_of(self.workflows, self.asked, seen)
+        self.task_runs: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
+        self._task_jobs: dict[str, JobMade] = {}
+        for delivery in self.deliveries:
+            self._note_task(delivery)
         self.windows = _windows(of(Struck), of(Healed), until=self.closed_at)
         self.steps = [window for window in self.windows if window.clock_seconds]
         last = max((entry.reading for entry in self.ledger), default=0)
@@ -174,6 +198,20 @@ class Case:
         self._walks: dict[str, Walk] = {}
         self._due: dict[str, list[datetime]] = {}
         self._strikes: dict[str, list[tuple[float, float]]] = {}
+
+    def _note_task(self, delivery: Arrival) -> None:
+        if delivery.task_run is None or delivery.task_run[0] not in self.runs:
+            return
+        run_id, task = delivery.task_run
+        self.task_runs[run_id, task].append(delivery)
+        job_id = delivery.request.job_id
+        if job_id not in self._task_jobs:
+            self._task_jobs[job_id] = self.runs[run_id].job(task, job_id)
+
+    def job_of(self, delivery: Arrival) -> JobMade | None:
+        """The job, or the task of a workflow as one; None where none was acknowledged."""
+        job_id = delivery.request.job_id
+        return self.jobs.get(job_id) or self._task_jobs.get(job_id)
 
     def reached(self, instant: datetime) -> float:
         """When the database's clock came to that instant first, in seconds since 1970 by the machine's."""
@@ -214,10 +252,10 @@ class Case:
             for window in self.windows
             if window.touches(at, until, after=window.limits.late_seconds)
         ]
-        return max([LATE_SECONDS, *late]) + self._work_seconds(job)
+        return max([LATE_SECONDS, *late]) + self.work_seconds(job)
 
     @staticmethod
-    def _work_seconds(job: JobMade) -> float:
+    def work_seconds(job: JobMade) -> float:
         """How long the attempts of a firing take, and the back-offs between them."""
         attempts = job.max_attempts if job.target == "failing" else job.failures + 1
         return attempts * (job.seconds + FINISH_SECONDS) + (attempts - 1) * job.retry_seconds
@@ -227,7 +265,7 @@ class Case:
 
     def horizon(self, job: JobMade) -> float:
         """Firings due later than this are not required: their attempts may be under way yet."""
-        return self.closed_at - TOLERANCE_SECONDS - self._work_seconds(job)
+        return self.closed_at - TOLERANCE_SECONDS - self.work_seconds(job)
 
     def due(self, job: JobMade) -> list[datetime]:
         """Required instants that had come up to the horizon, ascending."""
@@ -271,7 +309,7 @@ class Case:
 
     def is_poison(self, delivery: Arrival) -> bool:
         """Whether its job kills its worker."""
-        job = self.jobs.get(delivery.request.job_id)
+        job = self.job_of(delivery)
         return job is not None and job.target == "poison"
 
     def lives(self, job_id: str) -> list[tuple[float, float]]:

@@ -18,8 +18,8 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
     A fault accounts for one more execution of what was in flight when it struck or while it lasted. Fills ``repeats``.
     """
     victims: set[tuple[str, int, str]] = set()
-    for (job_id, _), deliveries in case.firings.items():
-        job = case.jobs.get(job_id)
+    for deliveries in case.firings.values():
+        job = case.job_of(deliveries[0])
         if job is None or job.target in ("poison", "sink"):
             continue
         seen: set[int] = set()
@@ -130,7 +130,7 @@ def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
         highest, seen = 0, set()
         for delivery in deliveries:
             request = delivery.request
-            job = case.jobs.get(request.job_id)
+            job = case.job_of(delivery)
             name = job.name if job else request.job_id
             if request.fence in seen:
                 detail = f"fence {request.fence} came twice"
@@ -151,19 +151,27 @@ def _outlived(case: Case, tenant: str, start: float, end: float) -> bool:
 
 
 def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
-    """Executions side by side, beyond what the job's policy or the tenant's cap allows."""
+    """Executions side by side, beyond what the job's policy, its run or the tenant's cap allows."""
     by_job: dict[str, list[Arrival]] = defaultdict(list)
     by_tenant: dict[str, list[Arrival]] = defaultdict(list)
+    by_run: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
     for delivery in case.deliveries:
-        job = case.jobs.get(delivery.request.job_id)
+        job = case.job_of(delivery)
         if job is None:
             continue
         by_job[job.job_id].append(delivery)
         by_tenant[job.tenant].append(delivery)
-    for job_id, deliveries in by_job.items():
-        job = case.jobs[job_id]
+        run = case.runs.get(delivery.task_run[0]) if delivery.task_run else None
+        if run and (bound := run.workflow.max_parallel):
+            by_run[run.id, bound].append(delivery)
+    for deliveries in by_job.values():
+        job = case.job_of(deliveries[0])
+        assert job is not None
         most = job.max_concurrent if job.overlap_policy == "allow" else 1
         yield from _side_by_side(case, excused, deliveries, most, kind="overlap", name=job.name)
+    for (run_id, bound), deliveries in by_run.items():
+        name = case.runs[run_id].workflow.name
+        yield from _side_by_side(case, excused, deliveries, bound, kind="overlap", name=name)
     for tenant in case.tenants:
         deliveries = by_tenant[tenant.slug]
         yield from _side_by_side(
@@ -189,7 +197,8 @@ def _side_by_side(
         count += (running[trigger_id] > 0) - was
         if step < 0 or count <= most:
             continue
-        if _outlived(case, case.jobs[delivery.request.job_id].tenant, at, at):
+        job = case.job_of(delivery)
+        if _outlived(case, job.tenant if job else "", at, at):
             excused[f"{kind} with a worker that had been cut off"] += 1
         else:
             yield Breach(kind=kind, at=at, job=name, detail=f"{count} at once, {most} allowed")

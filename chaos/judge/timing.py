@@ -14,6 +14,7 @@ from chaos.judge.limits import (
     RESUME_SECONDS,
 )
 from chaos.judge.verdict import Breach, Figures
+from chaos.judge.workflows import steps
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Lag:
 
 
 def lags(case: Case) -> list[Lag]:
-    """Of every required firing that started, where nothing but the engine makes it wait; by due time.
+    """Of every required firing and task that started, where nothing but the engine makes it wait; by due time.
 
     What fell due before ``Began`` is left out.
     """
@@ -47,6 +48,9 @@ def lags(case: Case) -> list[Lag]:
                     continue  # the processes were warming up
                 if deliveries := case.firings.get((job.job_id, at)):
                     found.append(Lag(job, case.due_at(job, at), deliveries[0].at))
+    for step in steps(case):
+        if not case.began or step.due_at >= case.began.at:
+            found.append(Lag(step.job, step.due_at, step.started_at))
     return sorted(found, key=lambda lag: lag.due_at)
 
 

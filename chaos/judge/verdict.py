@@ -50,13 +50,17 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The judgement of one history. ``excused`` counts what a fault allows, by what it is."""
+    """The judgement of one history. ``excused`` counts what a fault allows, by what it is.
+
+    ``firings``: required ones, and required tasks of the ``runs`` of workflows.
+    """
 
     breaches: Sequence[Breach]
     figures: Sequence[Figures]
     excused: Counter[str]
     firings: int
     deliveries: int
+    runs: int = 0
 
     @property
     def passed(self) -> bool:
@@ -70,4 +74,5 @@ class Verdict:
         said = ", ".join(f"{count} {kind}" for kind, count in counts.most_common()) or "no promise broken"
         if not self.firings:
             said = "nothing was due, so nothing is shown"
-        return f"{self.firings} firings required, {self.deliveries} deliveries: {said}"
+        runs = f", {self.runs} runs of workflows" if self.runs else ""
+        return f"{self.firings} firings required{runs}, {self.deliveries} deliveries: {said}"

@@ -32,7 +32,7 @@ class Caller:
 
     def __init__(self, *, port: int, receiver_url: str, journal: Journal) -> None:
         self.url = f"http://127.0.0.1:{port}/api/v1"
-        self._receiver_url = receiver_url
+        self.receiver_url = receiver_url
         self._journal = journal
         self.keys: dict[str, str] = {}
         #: Of tenants that are not the stage's own Carillon's.
@@ -43,19 +43,19 @@ class Caller:
 
     def make(self, plan: Plan) -> JobMade:
         """Create a job; raises what a call raises."""
-        answer = self._call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self._receiver_url))
+        answer = self.call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self.receiver_url))
         return self._note(plan, answer)
 
     def make_together(self, plans: Sequence[Plan]) -> list[JobMade]:
         """Create jobs of one tenant in one call; raises what a call raises, and if one of them is refused."""
         tenant = plans[0].tenant
-        definitions = [plan.definition(receiver_url=self._receiver_url) for plan in plans]
-        results = self._call(tenant, "POST", "/jobs/bulk", {"jobs": definitions})["results"]
+        definitions = [plan.definition(receiver_url=self.receiver_url) for plan in plans]
+        results = self.call(tenant, "POST", "/jobs/bulk", {"jobs": definitions})["results"]
         if refused := [item for item in results if "id" not in item]:
             raise RuntimeError(f"POST /jobs/bulk: {refused[0]}")
         ids = [item["id"] for item in results]
         pages = [
-            self._call(tenant, "GET", f"/jobs?page_size=200&ids={','.join(ids[at : at + MAX_IDS])}")
+            self.call(tenant, "GET", f"/jobs?page_size=200&ids={','.join(ids[at : at + MAX_IDS])}")
             for at in range(0, len(ids), MAX_IDS)
         ]
         jobs = {job["id"]: job for page in pages for job in page["results"]}
@@ -70,7 +70,7 @@ class Caller:
     def try_to_make(self, plan: Plan) -> str:
         """Create a job that is in no history; returns how that was answered, in ``history.Answered``'s words."""
         try:
-            self._call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self._receiver_url))
+            self.call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self.receiver_url))
         except urllib.error.HTTPError as error:
             return f"{error.code} {error.headers.get_content_type()}"
         except OSError:
@@ -82,7 +82,7 @@ class Caller:
         requested_at, answer = time.time(), None
         while answer is None:
             try:
-                answer = self._call(job.tenant, "POST", f"/jobs/{job.job_id}/{verb}")
+                answer = self.call(job.tenant, "POST", f"/jobs/{job.job_id}/{verb}")
             except OSError:  # unreachable, too slow, too many at once, or a 5xx: it may have happened
                 if verb == "run" or over.wait(AGAIN_SECONDS):
                     break
@@ -102,7 +102,7 @@ class Caller:
         """Cancel a job that is in no history, or whose firings nobody waits for. Raises the last ``OSError``."""
         for tries_left in reversed(range(TRIES)):
             try:
-                self._call(tenant, "POST", f"/jobs/{job_id}/cancel")
+                self.call(tenant, "POST", f"/jobs/{job_id}/cancel")
                 return
             except OSError:  # too slow, perhaps: a job with 100,000 firings is much to cancel
                 if not tries_left:
@@ -144,25 +144,32 @@ class Caller:
         for job in self.made:
             path: str | None = f"/jobs/{job.job_id}/triggers?page_size=200"
             while path:
-                page = self._call(job.tenant, "GET", path)
+                page = self.call(job.tenant, "GET", path)
                 for row in page["results"]:
                     self._journal.note(_entry(row, reading))
                 for row in page["skipped_ranges"]:
                     self._journal.note(_range(job.job_id, row))
                 path = page["next"] and page["next"].split("/api/v1", 1)[1]
 
-    def _call(self, tenant: str, method: str, path: str, body: Any = None) -> Any:
+    def call(self, tenant: str, method: str, path: str, body: Any = None, *, key: str = "") -> Any:
+        """The answer's JSON; ``key`` is an ``Idempotency-Key``.
+
+        Raises ``OSError`` where it may be asked again: unreachable, too slow, too many at once, a 5xx, or the first
+        call of that key is still at work. ``RuntimeError`` where it was refused.
+        """
+        again = {HTTPStatus.TOO_MANY_REQUESTS, *([HTTPStatus.CONFLICT] if key else [])}
+        headers = {"Authorization": f"Bearer {self.keys[tenant]}", "Content-Type": "application/json"}
         request = urllib.request.Request(
             self.urls.get(tenant, self.url) + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.keys[tenant]}", "Content-Type": "application/json"},
+            headers=headers | ({"Idempotency-Key": key} if key else {}),
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
-            if error.code < 500 and error.code != HTTPStatus.TOO_MANY_REQUESTS:
+            if error.code < 500 and error.code not in again:
                 raise RuntimeError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
             raise
 

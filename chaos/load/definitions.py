@@ -11,6 +11,7 @@ from chaos.history import JobMade
 
 ROOMY, TIGHT = 1000, 4
 TIMEOUT_SECONDS = 10
+RETRY_SECONDS = 1
 PRIORITIES = ("critical", "high", "medium", "low")
 
 
@@ -45,12 +46,6 @@ class Plan:
         asked = {"target": self.target, "seconds": self.seconds, "failures": self.failures, **self.query}
         if self.host:
             receiver_url = f"http://{self.host}:{receiver_url.rpartition(':')[2]}"
-        retry = {
-            "max_attempts": self.max_attempts,
-            "backoff": "fixed",
-            "initial_delay_seconds": 1,
-            "jitter": "none",
-        }
         return {
             "name": self.name,
             "job_type": self.job_type,
@@ -60,7 +55,7 @@ class Plan:
             | ({"method": self.method} if self.method else {}),
             "priority": self.priority,
             "timeout_seconds": self.timeout_seconds,
-            "retry_policy": retry,
+            "retry_policy": retry_policy(self.max_attempts),
             "overlap_policy": self.overlap_policy,
             "max_concurrent": self.most,
             "misfire_policy": self.misfire_policy,
@@ -91,6 +86,16 @@ class Plan:
             max_attempts=self.max_attempts,
             fault=self.fault,
         )
+
+
+def retry_policy(max_attempts: int) -> dict[str, Any]:
+    """Of every job: a second after each failure."""
+    return {
+        "max_attempts": max_attempts,
+        "backoff": "fixed",
+        "initial_delay_seconds": RETRY_SECONDS,
+        "jitter": "none",
+    }
 
 
 #: What a job of each kind has of its own; each is as likely as the others.

@@ -61,6 +61,12 @@ def shared(ctx: Context, payload: dict[str, Any]) -> None:
     _report(ctx, payload["url"])
 
 
+@job_type("chaos.task")
+def task(ctx: Context, payload: dict[str, Any]) -> Any:
+    """A task of a workflow: its result is the receiver's answer."""
+    return _report(ctx, payload["url"], body=payload["body"])
+
+
 @job_type("chaos.gil", timeout_seconds=600)
 def gil(ctx: Context, payload: dict[str, Any]) -> None:
     """As a regular expression that backtracks for a minute: no other thread of the process runs."""
@@ -130,8 +136,8 @@ def nothing(ctx: Context, payload: dict[str, Any]) -> None:
     """What a backlog is made of (``chaos.load.backlog``): it is there to be dispatched."""
 
 
-def _report(ctx: Context, url: str) -> None:
-    report(
+def _report(ctx: Context, url: str, *, body: Any = None) -> Any:
+    return report(
         url,
         job_id=str(ctx.job_id),
         trigger_id=str(ctx.trigger_id),
@@ -140,4 +146,5 @@ def _report(ctx: Context, url: str) -> None:
         fence=ctx.fence,
         execution_id=str(ctx.attempt_id),
         key=ctx.idempotency_key,
+        body=body,
     )

@@ -1,6 +1,8 @@
 """Telling the receiver of an execution, in the headers of a webhook. Standard library alone."""
 
+import json
 import urllib.request
+from typing import Any
 
 TIMEOUT_SECONDS = 5.0
 
@@ -15,8 +17,12 @@ def report(
     fence: int,
     execution_id: str,
     key: str,
-) -> None:
-    """Return when the receiver has answered; raises ``OSError`` when it cannot be reached or answers with an error."""
+    body: Any = None,
+) -> Any:
+    """What the receiver answers; raises ``OSError`` when it cannot be reached or answers with an error.
+
+    ``body`` is sent as JSON; None: nothing is.
+    """
     headers = {
         "X-Carillon-Job": job_id,
         "X-Carillon-Trigger": trigger_id,
@@ -26,6 +32,8 @@ def report(
         "X-Execution-Id": execution_id,
         "Idempotency-Key": key,
     }
-    request = urllib.request.Request(url, data=b"", headers=headers, method="POST")
+    request = urllib.request.Request(
+        url, data=b"" if body is None else json.dumps(body).encode(), headers=headers, method="POST"
+    )
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-        answer.read()
+        return json.loads(answer.read())

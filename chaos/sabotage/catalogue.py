@@ -19,12 +19,33 @@ class Edit(NamedTuple):
     becomes: str = ""
 
 
+def edited_function(signature: str, *edits: tuple[str, str]) -> str:
+    """SQL that puts the second text of each pair in the place of the first in a function of the database.
+
+    It fails where the first is not found once: the function has changed meanwhile.
+    """
+    steps = "".join(
+        f"""
+        IF (length(text) - length(replace(text, $w${was}$w$, ''))) / length($w${was}$w$) <> 1 THEN
+            RAISE EXCEPTION '% holds % not once: tell chaos/sabotage/catalogue.py how its guard is taken out now',
+                {signature!r}, $w${was}$w$;
+        END IF;
+        text := replace(text, $w${was}$w$, $w${becomes}$w$);"""
+        for was, becomes in edits
+    )
+    return (
+        f"DO $do$ DECLARE text text := pg_get_functiondef({signature!r}::regprocedure);"
+        f"BEGIN{steps}\nEXECUTE text; END $do$"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sabotage:
     """One promise broken. ``caught_as``: the kinds of breach of which the judge must find one at least; empty: none.
 
-    ``code`` names a function of ``act``, ``schema`` is executed before the load is made. Without ``fault`` it must show
-    in calm; with one, after ``strikes`` of it, from ``first`` on, that last ``hold_seconds``.
+    ``of_workflows``: it shows in their runs, so it takes few jobs. ``code`` names a function of ``act``, ``schema`` is
+    executed before the load is made. Without ``fault`` it must show in calm; with one, after ``strikes`` of it, from
+    ``first`` on, that last ``hold_seconds``.
     """
 
     name: str
@@ -33,6 +54,7 @@ class Sabotage:
     edits: tuple[Edit, ...] = ()
     code: str = ""
     schema: str = ""
+    of_workflows: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     fault: int = 0
     strikes: int = 1
@@ -182,6 +204,34 @@ _ALL = (
                 "0 * count(*) FILTER (WHERE other.",
             ),
         ),
+    ),
+    Sabotage(
+        name="fan-in",
+        breaks="a task counts each task before it twice (ADR 32: it starts once all have ended)",
+        caught_as=frozenset({"early"}),
+        schema=edited_function(
+            "carillon_settle_run(uuid)",
+            (
+                "c.met + count(*) FILTER (WHERE e.is_met) AS met",
+                "c.met + 2 * count(*) FILTER (WHERE e.is_met) AS met",
+            ),
+        ),
+        of_workflows=True,
+    ),
+    Sabotage(
+        name="child-key",
+        breaks="what has started is started again when another task ends (ADR 32: once for each outcome)",
+        caught_as=frozenset({"executed twice", "fence"}),
+        schema=edited_function(
+            "carillon_settle_run(uuid)",
+            ("AND state = 'ready' AND run.paused_at", "AND state IN ('ready', 'started') AND run.paused_at"),
+            (
+                "AND state = 'ready'\n        RETURNING",
+                "AND state IN ('ready', 'started')\n        RETURNING",
+            ),
+            ("WHERE known.state IN ('succeeded', 'dead', 'skipped', 'cancelled');", "WHERE true;"),
+        ),
+        of_workflows=True,
     ),
 )
 SABOTAGES = {sabotage.name: sabotage for sabotage in _ALL}

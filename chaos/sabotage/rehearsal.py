@@ -6,8 +6,24 @@ from pathlib import Path
 
 from chaos import history
 from chaos.faults import FAULTS, Fault
-from chaos.history import Audited, Called, Effect, Ended, JobMade, Ledger, Range, Record, Started
+from chaos.history import (
+    OF_RUN,
+    Audited,
+    Brought,
+    Called,
+    Effect,
+    Ended,
+    JobMade,
+    Ledger,
+    Range,
+    Record,
+    RunAsked,
+    RunSeen,
+    Started,
+    WorkflowMade,
+)
 from chaos.judge import Case, Verdict, judge
+from chaos.judge.runs import Run
 from chaos.runner import Profile, run
 from chaos.sabotage.catalogue import Sabotage
 
@@ -18,7 +34,7 @@ def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[s
     """Run a small load with the sabotage in it; returns the history's file. Raises ``StageError``."""
     profile = Profile(
         tenants=3,
-        jobs=36,
+        jobs=12 if sabotage.of_workflows else 36,
         periods=(1, 4),
         calm_seconds=8 if sabotage.fault else 15,
         quiet_seconds=15,
@@ -28,6 +44,7 @@ def rehearse(sabotage: Sabotage, *, seed: int, directory: Path, say: Callable[[s
             **sabotage.environment,
         },
         schema=sabotage.schema,
+        run_seconds=1.0,
     )
     return run(
         profile=profile,
@@ -55,7 +72,10 @@ def caught(sabotage: Sabotage, verdict: Verdict) -> bool:
 
 
 def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
-    """The part of a history that convicts: one job with the breach in question, and whatever is of no job."""
+    """The part of a history that convicts: one job or run with the breach in question, and whatever is of neither."""
+    if sabotage.of_workflows:
+        yield from _one_run(sabotage, records)
+        return
     found = {breach.job for breach in judge(records).breaches if breach.kind in sabotage.caught_as}
     starts = Counter(record.job_id for record in records if isinstance(record, Started))
     case = Case(records)
@@ -75,8 +95,43 @@ def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
                 wanted = record.job_id == kept.job_id
             case Ended():
                 wanted = record.delivery in deliveries
+            case WorkflowMade() | RunAsked() | RunSeen() | Brought():
+                wanted = False
             case _:
                 wanted = not isinstance(record, Audited)  # it is of all jobs, and long
+        if wanted:
+            yield record
+
+
+def _one_run(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
+    """Of the runs that convict, the shortest story; all of them where none does."""
+    runs = Case(records).runs
+    stories = [list(_of_run(run, records)) for run in runs.values()]
+    convicting = [s for s in stories if {b.kind for b in judge(s).breaches} & sabotage.caught_as]
+    yield from min(convicting, key=len, default=records)
+
+
+def _of_run(run: Run, records: list[Record]) -> Iterator[Record]:
+    deliveries = {
+        record.delivery
+        for record in records
+        if isinstance(record, Started) and record.key.startswith(f"{OF_RUN}{run.id}:")
+    }
+    last = max((seen.reading for seen in run.seen), default=0)
+    for record in records:
+        match record:
+            case Started() | Ended() | Brought():
+                wanted = record.delivery in deliveries
+            case WorkflowMade():
+                wanted = record.workflow_id == run.workflow.workflow_id
+            case RunAsked():
+                wanted = (record.workflow_id, record.number) == (run.workflow.workflow_id, run.number)
+            case RunSeen():
+                wanted = record.run_id == run.id and record.reading == last
+            case JobMade() | Called() | Ledger() | Range() | Effect() | Audited():
+                wanted = False
+            case _:
+                wanted = True
         if wanted:
             yield record
 

@@ -6,6 +6,7 @@
 
 import asyncio
 import gzip
+import json
 import sys
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from chaos.history import Ended, Journal, Started
+from chaos.history import OF_RUN, Brought, Ended, Journal, Started
 
 GIB = 1 << 30
 #: Made once: a witness that is busy with compressing sees others late.
@@ -38,7 +39,9 @@ class Receiver:
         self._requests[started.trigger_id] += 1
         query = request.query
         try:
-            await request.read()
+            body = await request.read()
+            if started.key.startswith(OF_RUN) and body:
+                self._journal.note(Brought(delivery=number, values=json.loads(body)))
             if query.get("target") == "sink":
                 status = 200
                 return await misbehave(request, query["mode"])

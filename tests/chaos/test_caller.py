@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from chaos import history
-from chaos.history import Called, JobMade, Journal
+from chaos.history import Called, JobMade, Journal, RunAsked
 from chaos.load import caller as callers
+from chaos.load import workflows
 from chaos.load.caller import MAX_IDS, Caller
 from chaos.load.definitions import Plan
+from chaos.load.workflows import Runs
 from tests.chaos.histories import a_job
+from tests.chaos.runs import a_workflow
 
 #: What the API answers, one call after the other.
 Answers = list[int]
@@ -25,7 +28,13 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def port(answers: Answers) -> Iterator[int]:
+def keys() -> list[str | None]:
+    """The ``Idempotency-Key`` of each call."""
+    return []
+
+
+@pytest.fixture
+def port(answers: Answers, keys: list[str | None]) -> Iterator[int]:
     class Api(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
@@ -38,7 +47,9 @@ def port(answers: Answers) -> Iterator[int]:
             self._answer([{"id": job_id, "created_at": "2026-01-01T00:00:00Z"} for job_id in ids])
 
         def _answer(self, results: list[dict[str, str]]) -> None:
-            body = json.dumps({"results": results}).encode()
+            keys.append(self.headers["Idempotency-Key"])
+            run = {"id": "run", "scheduled_for": "2026-01-01T00:00:00Z"}
+            body = json.dumps({"results": results} | run).encode()
             self.send_response(answers.pop(0))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -93,3 +104,41 @@ def test_makes_jobs_together(caller: Caller, answers: Answers, tmp_path: Path) -
     assert answers == []
     assert [each.name for each in caller.made] == names
     assert all(isinstance(each, JobMade) for each in history.read(tmp_path / "journal.jsonl"))
+
+
+class TestRuns:
+    @pytest.fixture
+    def runs(self, caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+        monkeypatch.setattr(workflows, "AGAIN_SECONDS", 0.01)
+        return Runs(caller=caller, journal=Journal(tmp_path / "runs.jsonl"))
+
+    def test_are_asked_for_again_under_the_same_key_until_they_are_acknowledged(
+        self, runs: Runs, answers: Answers, keys: list[str | None], tmp_path: Path
+    ) -> None:
+        answers += [503, 409, 429, 201, 201]
+        for _ in range(2):
+            runs.begin(a_workflow("fan"), over=threading.Event())
+        first, second = history.read(tmp_path / "runs.jsonl")
+        assert isinstance(first, RunAsked)
+        assert (first.number, first.run_id) == (1, "run")
+        assert first.acknowledged_at is not None
+        assert isinstance(second, RunAsked)
+        assert second.number == 2
+        assert len(set(keys[:4])) == 1
+        assert len(set(keys)) == 2
+
+    def test_may_have_begun_where_the_load_ends_before_that(
+        self, runs: Runs, answers: Answers, tmp_path: Path
+    ) -> None:
+        answers += [503]
+        over = threading.Event()
+        over.set()
+        runs.begin(a_workflow("fan"), over=over)
+        [asked] = history.read(tmp_path / "runs.jsonl")
+        assert isinstance(asked, RunAsked)
+        assert (asked.acknowledged_at, asked.run_id) == (None, "")
+
+    def test_break_off_where_they_are_refused(self, runs: Runs, answers: Answers) -> None:
+        answers += [422]
+        with pytest.raises(RuntimeError, match="POST /workflows/fan-id/runs: 422"):
+            runs.begin(a_workflow("fan"), over=threading.Event())

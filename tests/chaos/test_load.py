@@ -12,8 +12,10 @@ from chaos.judge.expected import named
 from chaos.judge.limits import OF_FAULT
 from chaos.load.definitions import Plan, plans, shared_plans, tenants
 from chaos.load.pull_worker import SHARED, reference_worker
+from chaos.load.workflows import workflow_plans
 from chaos.runner import PROFILES
 from jobs.actions.definition import parse
+from jobs.actions.workflows.definitions import create_workflow, find_version
 from jobs.core.schedule import Schedule, ScheduleType, fire_times
 from tests.factories import make_tenant
 
@@ -62,6 +64,21 @@ class TestTheLoad:
             columns = parse(plan.definition(receiver_url="http://127.0.0.1:1"), tenant=tenant, now=NOW)
             assert columns["overlap_policy"] == plan.overlap_policy
             assert columns["delivery"] == plan.delivery
+
+    @pytest.mark.django_db
+    def test_has_workflows_that_the_api_accepts_as_the_judge_knows_them(self, job_types):
+        sys.modules.pop("chaos.load.handlers", None)
+        importlib.import_module("chaos.load.handlers")
+        tenant = make_tenant()
+        for plan in workflow_plans():
+            definition = plan.definition(receiver_url="http://127.0.0.1:1")
+            read = find_version(create_workflow(tenant=tenant, definition=definition), 1).definition
+            made = plan.made({"id": plan.name}, tenant="acme", at=NOW.timestamp())
+            assert [[edge["before"], edge["after"], edge["on"]] for edge in read["edges"]] == made.edges
+            assert {key: task["when"] for key, task in read["tasks"].items()} == {
+                key: task["when"] for key, task in made.tasks.items()
+            }
+            assert (read["on_failure"], read.get("max_parallel")) == (made.on_failure, made.max_parallel)
 
     def test_is_walked_by_the_judge_as_its_schedules_fire(self):
         until = NOW.timestamp() + 300

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.db import DatabaseError, connection, transaction
 
 from chaos import history
 from chaos.judge import judge
@@ -17,6 +18,7 @@ from chaos.sabotage.catalogue import SABOTAGES, Edit
 from chaos.sabotage.rehearsal import caught, evidence
 from jobs.store import db
 from tests.chaos.histories import a_job, a_run, delivered_at, firing, without
+from tests.chaos.runs import STORIES, a_run_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "recorded"
@@ -36,6 +38,21 @@ class TestSabotage:
         present = db.all_queries()
         assert all(query.sql != present[name].sql for name, query in changed.items())
         assert not SABOTAGES[name].code or callable(getattr(act, SABOTAGES[name].code))
+
+    @pytest.mark.django_db
+    @pytest.mark.parametrize("name", [name for name, each in SABOTAGES.items() if each.of_workflows])
+    def test_is_a_change_to_the_present_functions(self, name):
+        """Made once: the second time the guard is not there."""
+        with connection.cursor() as cursor:
+            shown = "SELECT pg_get_functiondef('carillon_settle_run(uuid)'::regprocedure)"
+            cursor.execute(shown)
+            [before] = cursor.fetchone()
+            cursor.execute(SABOTAGES[name].schema)
+            cursor.execute(shown)
+            assert cursor.fetchone() != (before,)
+            changed_meanwhile = pytest.raises(DatabaseError, match="not once: tell chaos/sabotage/catalogue")
+            with changed_meanwhile, transaction.atomic():
+                cursor.execute(SABOTAGES[name].schema)
 
     def test_says_so_when_a_statement_has_changed_meanwhile(self):
         with pytest.raises(LookupError, match=r"execution.claim holds 'AND x' 0 times.*catalogue"):
@@ -67,3 +84,18 @@ class TestEvidence:
         assert {r.job_id for r in kept if hasattr(r, "job_id")} == {"b"}
         assert caught(SABOTAGES["forgotten"], judge(kept))
         assert not caught(SABOTAGES["early"], judge(kept))
+
+    def test_is_one_run_that_convicts_where_workflows_show_it(self):
+        story = {**STORIES["fan"], "gather": [(0.3, 200)]}
+        records = a_run(
+            a_job(), more=[*a_run_of("fan", number=1), *a_run_of("fan", number=2, begins=20, story=story)]
+        )
+        kept = list(evidence(SABOTAGES["fan-in"], records))
+        assert [r.number for r in kept if isinstance(r, history.RunAsked)] == [2]
+        assert not [r for r in kept if isinstance(r, history.JobMade)]
+        assert caught(SABOTAGES["fan-in"], judge(kept))
+        assert judge(evidence(SABOTAGES["child-key"], records)).runs == 2
+
+    def test_of_a_job_has_no_runs(self):
+        records = a_run(a_job(), more=a_run_of("fan"))
+        assert judge(evidence(SABOTAGES["forgotten"], records)).runs == 0

@@ -9,13 +9,15 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from chaos import history
 from chaos.faults.of_clocks import LATER, SOONER, other_rules
-from chaos.history import Died, Ended, Started
+from chaos.history import Brought, Died, Ended, Started
+from chaos.load.reports import report
 from chaos.stage.clocks import Clocks
 from chaos.stage.names import ADDRESS, SilentServer, may_hang
 from chaos.stage.processes import ManagedProcess, Processes
@@ -107,6 +109,23 @@ class TestTheReceiver:
             what="the end",
         )
         assert not ends[0].sent
+
+    def test_writes_down_what_a_task_of_a_workflow_brought(self, receiver):
+        port, log = receiver
+        body = {"number": 1, "split": 7}
+        assert report(
+            f"http://127.0.0.1:{port}/fan.part1?target=ok", **work("workflow-run:run:part1"), body=body
+        ) == {"delivery": 1}
+        report(f"http://127.0.0.1:{port}/job?target=ok", **work("key"), body=body)
+        lines = list(history.read(log))
+        assert [line for line in lines if isinstance(line, Brought)] == [Brought(delivery=1, values=body)]
+
+
+def work(key: str) -> dict[str, Any]:
+    return {
+        "job_id": "job", "trigger_id": "trigger", "scheduled_for": "2026-03-01T12:00:00.250000Z", "attempt": 1,
+        "fence": 1, "execution_id": str(uuid4()), "key": key,
+    }  # fmt: skip
 
 
 class TestProcesses:

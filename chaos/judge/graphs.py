@@ -1,0 +1,139 @@
+"""Which tasks of a run start: the judge's own model of docs/workflows.md, which shares nothing with the engine's.
+
+It looks at all edges of a task each time and keeps no counters, since counters are what it is to find fault with.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from chaos.history import WorkflowMade
+
+FAILURES = ("failed", "cancelled")
+
+
+class Fate(StrEnum):
+    """What is to come of a task, going by the ends of those before it."""
+
+    START = "starts"
+    #: Its edges cannot be met any more.
+    UPSTREAM = "is skipped: upstream"
+    #: A task before it failed, and the workflow halts.
+    HALTED = "is skipped: halted"
+    #: A task that is not before it failed: whichever came first.
+    EITHER = "starts, or is skipped: halted"
+    #: A task before it has not ended.
+    WAIT = "waits"
+
+    @property
+    def reason(self) -> str:
+        """That of a skipped task."""
+        return self.value.partition(": ")[2]
+
+
+def before(workflow: WorkflowMade, task: str) -> list[tuple[str, str]]:
+    """The tasks right before one, each with the condition of its edge."""
+    return [(one, on) for one, other, on in workflow.edges if other == task]
+
+
+def needs_all(workflow: WorkflowMade, task: str) -> bool:
+    """Whether a task needs all of its edges, and not any one."""
+    return str(workflow.tasks[task]["when"]).startswith("all")
+
+
+def fates(workflow: WorkflowMade, ends: Mapping[str, str]) -> dict[str, Fate]:
+    """The fate of each task. ``ends``: succeeded, failed, cancelled or skipped, of the tasks that have ended."""
+    return _Model(workflow, ends).fates
+
+
+class _Model:
+    def __init__(self, workflow: WorkflowMade, ends: Mapping[str, str]) -> None:
+        self.workflow, self.ends = workflow, ends
+        self.fates: dict[str, Fate] = {}
+        #: Tasks that start though the workflow halts: they handle a failure, or come after one that does. Where one
+        #: edge of several is enough it may depend on which was met first.
+        self.handlers: set[str] = set()
+        self.may_handle: set[str] = set()
+        for task in _in_order(workflow):
+            self.fates[task] = self._fate(task)
+
+    def _fate(self, task: str) -> Fate:
+        edges = before(self.workflow, task)
+        met = [self._met(one, on) for one, on in edges]
+        all_needed = needs_all(self.workflow, task)
+        if (False in met) if all_needed else (met and not any(is_met is not False for is_met in met)):
+            return Fate.UPSTREAM
+        if (None in met) if all_needed else (met and True not in met):
+            return Fate.WAIT
+        met_edges = [edge for edge, is_met in zip(edges, met, strict=True) if is_met]
+        handling = [on != "on_success" or one in self.handlers for one, on in met_edges]
+        if any(handling) if all_needed else (handling and all(handling)):
+            self.handlers.add(task)
+        if any(on != "on_success" or one in self.may_handle for one, on in met_edges):
+            self.may_handle.add(task)
+        return self._halted(task)
+
+    def _halted(self, task: str) -> Fate:
+        """Of a task whose edges are met."""
+        if self.workflow.on_failure != "halt" or task in self.handlers:
+            return Fate.START
+        failed = {each for each, end in self.ends.items() if end in FAILURES}
+        if task not in self.may_handle and failed & set(self._surely_before(task)):
+            return Fate.HALTED
+        return Fate.EITHER if any(self._may_precede(one, task) for one in failed - {task}) else Fate.START
+
+    def _may_precede(self, one: str, task: str) -> bool:
+        """Whether that one may have ended before this task was ready: it may have begun earlier."""
+        had_ended = set(self._surely_before(one))
+        return task not in had_ended and not set(_upstream(self.workflow, task)) <= had_ended
+
+    def _surely_before(self, task: str) -> Iterator[str]:
+        """Tasks that had ended when this one could start: none where any one of several was enough."""
+        if needs_all(self.workflow, task):
+            for one, _ in before(self.workflow, task):
+                yield one
+                if self.fates.get(one) not in (Fate.UPSTREAM, Fate.HALTED, None):
+                    yield from self._surely_before(one)
+
+    def _met(self, one: str, on: str) -> bool | None:
+        """Whether an edge is met; None as long as that is open."""
+        end = self._end(one)
+        if end is None:
+            return None
+        if on == "on_finished":
+            return True
+        return end == "succeeded" if on == "on_success" else end in FAILURES
+
+    def _end(self, task: str) -> str | None:
+        """A task that must be skipped ends so, whatever the ledger says."""
+        if self.fates[task] in (Fate.UPSTREAM, Fate.HALTED):
+            return "skipped"
+        return None if self.fates[task] == Fate.WAIT else self.ends.get(task)
+
+
+def _in_order(workflow: WorkflowMade) -> Iterator[str]:
+    """Each task after all that come before it."""
+    done: set[str] = set()
+    while len(done) < len(workflow.tasks):
+        ready = [
+            task
+            for task in workflow.tasks
+            if task not in done and all(one in done for one, _ in before(workflow, task))
+        ]
+        if not ready:
+            raise ValueError(f"workflow {workflow.name} has a cycle")
+        yield from ready
+        done.update(ready)
+
+
+def _upstream(workflow: WorkflowMade, task: str) -> Iterator[str]:
+    for one, _ in before(workflow, task):
+        yield one
+        yield from _upstream(workflow, one)
+
+
+def longest(workflow: WorkflowMade, seconds: Mapping[str, float]) -> float:
+    """Seconds from the beginning of a run to its end, where each task takes so many."""
+    until: dict[str, float] = {}
+    for task in _in_order(workflow):
+        until[task] = seconds[task] + max((until[one] for one, _ in before(workflow, task)), default=0.0)
+    return max(until.values())
