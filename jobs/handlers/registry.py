@@ -22,7 +22,8 @@ from jobs.core.errors import CarillonError, InvalidInput, refusal
 
 NAME = re.compile(r"[a-z][a-z0-9_.]{0,62}")
 BUILT_IN = tuple(
-    f"jobs.handlers.builtin.{name}" for name in ("webhook", "celery_task", "message", "noop", "notice")
+    f"jobs.handlers.builtin.{name}"
+    for name in ("webhook", "celery_task", "message", "noop", "notice", "workflow")
 )
 #: Types with this prefix are Carillon's own: a caller's job cannot have one.
 SYSTEM_PREFIX = "carillon."

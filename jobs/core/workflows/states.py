@@ -26,6 +26,10 @@ class TaskRunState(StrEnum):
 UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.STARTED)
 #: Why a task run was skipped: no condition of its edges can be met any more; a task failed and the workflow halts.
 SKIP_REASONS = ("upstream", "halted")
+#: Why a run was asked to end: by a caller; it took longer than it may; a newer firing takes its place.
+CANCEL_REASONS = ("requested", "deadline", "replaced")
+#: The job type of the hidden job that is a workflow's schedule: each of its firings begins a run.
+SCHEDULE_TYPE = "carillon.workflow"
 
 
 class Condition(StrEnum):

@@ -4,7 +4,9 @@ What follows from the end of a task is decided by functions of the database (mig
 """
 
 from jobs.store.workflows.runs import (
+    begin_fired,
     begin_run,
+    cancel_due,
     cancel_run,
     insert_graph,
     pause_run,
@@ -17,7 +19,9 @@ from jobs.store.workflows.runs import (
 )
 
 __all__ = (
+    "begin_fired",
     "begin_run",
+    "cancel_due",
     "cancel_run",
     "insert_graph",
     "pause_run",
