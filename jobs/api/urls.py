@@ -74,6 +74,16 @@ urlpatterns = [
         "workflows/<uuid:workflow_id>/resume", schedules.ResumeWorkflowView.as_view(), name="workflow-resume"
     ),
     path(
+        "workflows/<uuid:workflow_id>/backfills",
+        schedules.BackfillsView.as_view(),
+        name="workflow-backfills",
+    ),
+    path(
+        "workflows/<uuid:workflow_id>/backfills/<uuid:backfill_id>/cancel",
+        schedules.BackfillCancelView.as_view(),
+        name="workflow-backfill-cancel",
+    ),
+    path(
         "workflows/<uuid:workflow_id>/versions", definitions.VersionsView.as_view(), name="workflow-versions"
     ),
     path(

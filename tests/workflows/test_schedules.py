@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.reaper import reap_leases
@@ -291,6 +292,81 @@ class TestAnEdit:
         town.owner.delete(path)
         kinds = set(Change.objects.exclude(kind__in=("tenant", "api_key")).values_list("kind", flat=True))
         assert kinds == {"workflow"}
+
+
+class TestABackfill:
+    #: Before the workflow is created, so no firing of it is on record.
+    CRON = {"type": "cron", "cron": "0 0 * * *"}
+
+    def stretch(self) -> dict[str, Any]:
+        """Two midnights."""
+        last = factories.now().replace(hour=0, minute=0, second=0, microsecond=0) - 24 * HOUR
+        return {"start": (last - 24 * HOUR).isoformat(), "end": (last + MINUTE).isoformat()}
+
+    def test_begins_a_run_for_each_instant_that_had_none(self, town: Town) -> None:
+        path = f"/workflows/{town.create(schedule=self.CRON)['id']}/backfills"
+        stretch = self.stretch()
+        counted = town.owner.post(path, stretch | {"dry_run": True})
+        assert (counted.status_code, counted.json()["count"]) == (200, 2)
+        begun = town.owner.post(path, stretch)
+        assert (begun.status_code, begun.json()["count"]) == (202, 2)
+        assert town.owner.post(path, stretch).json()["id"] == begun.json()["id"]
+        town.fire()
+        assert town.runs() == ["running"], "one after another"
+        town.finish()
+        assert town.runs() == ["succeeded"] * 2
+        assert {run.origin for run in WorkflowRun.objects.all()} == {"backfill"}
+        [listed] = town.owner.get(path).json()["results"]
+        assert (listed["id"], listed["materialized"]) == (begun.json()["id"], 2)
+
+    def test_can_be_cancelled(self, town: Town) -> None:
+        path = f"/workflows/{town.create(schedule=self.CRON)['id']}/backfills"
+        begun = town.owner.post(path, self.stretch()).json()
+        assert town.owner.post(f"{path}/{begun['id']}/cancel").status_code == 200
+        town.finish()
+        assert town.runs() == []
+
+    def test_without_a_schedule_is_refused(self, town: Town) -> None:
+        path = f"/workflows/{town.create(schedule=None)['id']}/backfills"
+        stretch = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-02T00:00:00Z"}
+        assert (town.owner.post(path, stretch).status_code, town.owner.get(path).status_code) == (409, 409)
+
+    def test_of_another_tenants_workflow_finds_nothing(self, town: Town) -> None:
+        path = f"/workflows/{town.create()['id']}/backfills"
+        outsider = Caller(factories.make_tenant())
+        assert outsider.get(path).status_code == 404
+
+
+class TestLabels:
+    def test_find_workflows(self, town: Town) -> None:
+        town.create(labels={"env": "prod", "team": "billing"})
+        town.create(name="other", labels={"env": "prod"})
+        for selector, names in (("env=prod", ["other", "etl"]), ("env=prod,team=billing", ["etl"])):
+            listed = town.owner.get(f"/workflows?labels={selector}").json()["results"]
+            assert [one["name"] for one in listed] == names
+        assert town.owner.get("/workflows?labels=env").status_code == 400
+
+
+class TestExplain:
+    def test_says_that_a_firing_waits_for_a_run(self, town: Town) -> None:
+        town.create(overlap_policy="queue")
+        begin(Workflow.objects.get())
+        town.wait(HOUR + SECOND)
+        town.fire()
+        [waits] = Trigger.objects.filter(job_type=SCHEDULE_TYPE, parked=True)
+        told = town.owner.get(f"/triggers/{waits.id}/explain").json()
+        assert "overlap" in told["blocking"]
+        assert "1 run of its workflow under way" in told["summary"]
+
+
+class TestTheLedger:
+    def test_of_a_schedule_is_audited(self, town: Town, capsys: pytest.CaptureFixture[str]) -> None:
+        town.create()
+        for _ in range(3):
+            town.wait(HOUR + SECOND)
+            town.finish()
+        call_command("audit_firings")
+        assert "3 instants of 1 jobs audited; differences: none" in capsys.readouterr().out
 
 
 class TestDelete:

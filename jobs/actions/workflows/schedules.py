@@ -96,9 +96,17 @@ def resume(workflow: Workflow) -> None:
     _steer(workflow, statuses.resume)
 
 
-def scheduled(workflow: Workflow) -> Job:
+def locked(workflow: Workflow) -> Job:
     """As ``lock``. Raises ``Conflict`` where there is no schedule."""
-    job = lock(workflow)
+    return _there(lock(workflow))
+
+
+def read(workflow: Workflow) -> Job:
+    """The job that is the workflow's schedule, for reading. Raises ``Conflict`` where there is none."""
+    return _there(Job.with_hidden.filter(id=workflow.schedule_job_id).first())
+
+
+def _there(job: Job | None) -> Job:
     if job is None:
         raise Conflict("The workflow has no schedule.")
     return job
@@ -116,7 +124,7 @@ def with_schedules(workflows: QuerySet[Workflow]) -> QuerySet[Workflow]:
 
 
 def _steer(workflow: Workflow, change: Callable[[list[Job]], statuses.Refusals]) -> None:
-    for why in change([scheduled(workflow)]).values():
+    for why in change([locked(workflow)]).values():
         raise Conflict(why)
 
 

@@ -78,6 +78,12 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("PUT", "workflows/<uuid:workflow_id>"): ({"name": "etl", "tasks": {"load": {"job_type": "noop"}}}, 200),
     ("DELETE", "workflows/<uuid:workflow_id>"): (None, 204),
     ("POST", "workflows/<uuid:workflow_id>/runs"): (None, 201),
+    ("POST", "workflows/<uuid:workflow_id>/backfills"): (
+        {"start": "2025-03-01T00:00:00Z", "end": "2025-03-02T00:00:00Z", "dry_run": True},
+        200,
+    ),
+    ("GET", "workflows/<uuid:workflow_id>/backfills"): (None, 200),
+    ("POST", "workflows/<uuid:workflow_id>/backfills/<uuid:backfill_id>/cancel"): (None, 200),
     ("POST", "workflows/<uuid:workflow_id>/pause"): (None, 200),
     ("POST", "workflows/<uuid:workflow_id>/resume"): (None, 200),
     ("GET", "workflows/<uuid:workflow_id>/versions"): (None, 200),
@@ -212,7 +218,7 @@ def url(owner: Caller) -> Callable[[str], str]:
             "run": run.id if run else MISSING,
             "attempt": make_attempt(trigger).id,
             "backfill": CatchUp.objects.create(
-                job=job,
+                job=Job.with_hidden.get(id=workflow.schedule_job_id) if "workflows/" in route else job,
                 tenant_id=job.tenant_id,
                 job_version=1,
                 origin="backfill",
