@@ -42,86 +42,87 @@ class Extent:
     existing: int
 
 
-def backfill_job(
-    *,
-    tenant: Tenant,
-    job_id: UUID | str,
-    start: datetime,
-    end: datetime,
-    dry_run: bool = False,
-    beyond_retention: bool = False,
+def backfill_job(*, tenant: Tenant, job_id: UUID | str, **wanted: Any) -> tuple[Extent, CatchUp | None]:
+    """``backfill`` of a job of the tenant's. Raises ``NotFound``, too."""
+    with db.atomic():
+        return backfill(lock_job(tenant, job_id), **wanted)
+
+
+def backfill(
+    job: Job, *, start: datetime, end: datetime, dry_run: bool = False, beyond_retention: bool = False
 ) -> tuple[Extent, CatchUp | None]:
     """Run every firing from ``start`` to ``end``, both included; with ``dry_run`` only say how many there are.
 
     Idempotent: the same stretch under the same version of the job is one backfill, however often it is asked for.
     A ``start`` before history begins takes ``beyond_retention``, which the audit trail tells of.
-    Raises ``InvalidInput`` under ``start`` or ``end`` (not in order, in the future, before history begins, nothing to
-    run, more firings than the tenant's ``max_backfill``), ``Conflict`` when the job is cancelled or its schedule cannot
-    be computed, ``NotFound``.
+    Belongs into the transaction in which the job was locked. Raises ``InvalidInput`` under ``start`` or ``end`` (not in
+    order, in the future, before history begins, nothing to run, more firings than the tenant's ``max_backfill``),
+    ``Conflict`` when the job is cancelled or its schedule cannot be computed.
     """
-    with db.atomic():
-        job = lock_job(tenant, job_id)
-        if job.status == JobStatus.CANCELLED:
-            raise Conflict("The job is cancelled and cannot be backfilled.")
-        now = database_now()
-        _check_stretch(start, end, now=now)
-        forgotten = _is_forgotten(job, start, now=now)
-        if forgotten and not beyond_retention:
-            raise InvalidInput({"start": _forgotten_text(now)})
-        extent = _extent(job, start, end, most=tenant.max_backfill)
-        if dry_run:
-            return extent, None
-        if not extent.count:
-            raise InvalidInput(
-                {"start": "The schedule names no time between start and end; nothing would run."}
-            )
-        same = (
-            backfills(job)
-            .filter(job_version=job.version, from_at=start, until_at=end)
-            .exclude(finished_at__isnull=False, cursor__lt=F("until_at"))  # it was cancelled
-            .first()
-        )
-        if same is not None:
-            return extent, same
-        past = Past(
-            job_id=job.id,
-            tenant_id=job.tenant_id,
-            job_version=job.version,
-            origin=CatchUp.Origin.BACKFILL.value,
-            policy="fire_all",
-            from_at=start,
-            until_at=end,
-            expected=extent.count,
-            trace=callers_trace_kept(),
-        )
-        if forgotten:
-            stretch = f"{instant_text(start)}/{instant_text(end)}"
-            trail.note_jobs({job.id: {"backfill_beyond_retention": [None, stretch]}})
-        wake_beats()
-        return extent, CatchUp.objects.get(id=walk.begin([past])[0])
+    if job.status == JobStatus.CANCELLED:
+        raise Conflict("The job is cancelled and cannot be backfilled.")
+    now = database_now()
+    _check_stretch(start, end, now=now)
+    forgotten = _is_forgotten(job, start, now=now)
+    if forgotten and not beyond_retention:
+        raise InvalidInput({"start": _forgotten_text(now)})
+    extent = _extent(job, start, end, most=job.tenant.max_backfill)
+    if dry_run:
+        return extent, None
+    if not extent.count:
+        raise InvalidInput({"start": "The schedule names no time between start and end; nothing would run."})
+    same = (
+        backfills(job)
+        .filter(job_version=job.version, from_at=start, until_at=end)
+        .exclude(finished_at__isnull=False, cursor__lt=F("until_at"))  # it was cancelled
+        .first()
+    )
+    if same is not None:
+        return extent, same
+    past = Past(
+        job_id=job.id,
+        tenant_id=job.tenant_id,
+        job_version=job.version,
+        origin=CatchUp.Origin.BACKFILL.value,
+        policy="fire_all",
+        from_at=start,
+        until_at=end,
+        expected=extent.count,
+        trace=callers_trace_kept(),
+    )
+    if forgotten:
+        stretch = f"{instant_text(start)}/{instant_text(end)}"
+        trail.note_jobs({job.id: {"backfill_beyond_retention": [None, stretch]}})
+    wake_beats()
+    return extent, CatchUp.objects.get(id=walk.begin([past])[0])
 
 
 def cancel_backfill(*, tenant: Tenant, job_id: UUID | str, backfill_id: UUID | str) -> CatchUp:
+    """``cancel_of`` a job of the tenant's."""
+    return cancel_of(find_job(tenant=tenant, job_id=job_id), backfill_id)
+
+
+def cancel_of(job: Job, backfill_id: UUID | str) -> CatchUp:
     """Make nothing more of a backfill; what it has made already runs. One that is finished stays as it is.
 
-    The same stretch may be asked for again: what has its trigger then is left alone. Raises ``NotFound``.
+    The same stretch may be asked for again: what has its trigger then is left alone. Opens a transaction. Raises
+    ``NotFound``.
     """
     wanted = parse_id(backfill_id, "backfill")
     with db.atomic():
-        job = find_job(tenant=tenant, job_id=job_id)
         if walk.end_backfill(wanted, job_id=job.id):
             trail.note(
-                tenant_id=tenant.id,
+                tenant_id=job.tenant_id,
                 kind=Change.Kind.JOB,
                 object_id=job.id,
                 name=job.name,
                 action=Change.Action.CANCELLED,
                 changes={"backfill": [wanted, None]},
             )
-        backfill = backfills(job).filter(id=wanted).first()
-    if backfill is None:
+        found = backfills(job).filter(id=wanted).first()
+    if found is None:
         raise NotFound("There is no such backfill.")
-    return backfill
+    return found
 
 
 def backfills_of(*, tenant: Tenant, job_id: UUID | str) -> QuerySet[CatchUp]:

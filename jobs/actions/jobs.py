@@ -155,9 +155,14 @@ def pause_job(
     check_text(reason, field="reason", max_length=MAX_REASON)
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
-        if until is not None and not database_now() < until < LATEST:
-            raise InvalidInput({"until": "Must lie in the future, before 2100."})
+        check_until(until)
         return _unless_refused(job, statuses.pause([job], reason=reason, until=until))
+
+
+def check_until(until: datetime | None) -> None:
+    """Refuse an end of a pause that is past: raises ``InvalidInput`` under ``until``."""
+    if until is not None and not database_now() < until < LATEST:
+        raise InvalidInput({"until": "Must lie in the future, before 2100."})
 
 
 def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:

@@ -17,7 +17,7 @@ from jobs.api.views import (
     tenancy,
     triggers,
 )
-from jobs.api.workflows import answers, definitions, runs
+from jobs.api.workflows import answers, definitions, runs, schedules
 
 urlpatterns = [
     path("jobs", jobs.JobsView.as_view(), name="jobs"),
@@ -69,6 +69,20 @@ urlpatterns = [
     path("workflows", definitions.WorkflowsView.as_view(), name="workflows"),
     path("workflows/<uuid:workflow_id>", definitions.WorkflowView.as_view(), name="workflow"),
     path("workflows/<uuid:workflow_id>/runs", runs.RunWorkflowView.as_view(), name="workflow-run-now"),
+    path("workflows/<uuid:workflow_id>/pause", schedules.PauseWorkflowView.as_view(), name="workflow-pause"),
+    path(
+        "workflows/<uuid:workflow_id>/resume", schedules.ResumeWorkflowView.as_view(), name="workflow-resume"
+    ),
+    path(
+        "workflows/<uuid:workflow_id>/backfills",
+        schedules.BackfillsView.as_view(),
+        name="workflow-backfills",
+    ),
+    path(
+        "workflows/<uuid:workflow_id>/backfills/<uuid:backfill_id>/cancel",
+        schedules.BackfillCancelView.as_view(),
+        name="workflow-backfill-cancel",
+    ),
     path(
         "workflows/<uuid:workflow_id>/versions", definitions.VersionsView.as_view(), name="workflow-versions"
     ),

@@ -23,11 +23,13 @@ from jobs.store.insight import rollup
 from jobs.store.insight.series import samples
 from jobs.store.trail import chain
 from jobs.telemetry import get_logger
+from jobs.wakeups import wake_beats
 from tenants.clock import database_now
 from tenants.vault.signing import retire_signing_secrets
 
 log = get_logger()
 TELL_EVERY_SECONDS = 1.0
+END_RUNS_EVERY_SECONDS = 1.0
 COMPLETE_EVERY_SECONDS = 1.0
 #: While on-time work fills whole batches, finished jobs wait so long at most: nothing depends on their status.
 COMPLETE_AT_LAST_SECONDS = 10.0
@@ -43,6 +45,8 @@ LONG = timedelta(minutes=1)
 #: A full batch means more is waiting: come back soon, but let the others have their turn first.
 PURGE_AGAIN_SECONDS = 0.2
 BATCH = 1000
+#: Runs of workflows, each cancelled by two transactions.
+RUNS = 100
 #: A message that lay in Postgres for so long has been overtaken by others of its triggers (``brokerless``).
 UNTAKEN = timedelta(hours=1)
 _START = UUID(int=0)
@@ -70,6 +74,7 @@ class Housekeeper:
         kept: dict[str, Any] = {"retention": retention, "limit": BATCH}
         self.steps = [
             Step("notices", self._tell, every=TELL_EVERY_SECONDS),
+            Step("end runs", self._end_runs, every=END_RUNS_EVERY_SECONDS),
             Step("complete", self._complete, every=COMPLETE_EVERY_SECONDS),
             Step("partitions", self._partitions, every=PARTITIONS_EVERY_SECONDS, budget=LONG),
             Step("signing secrets", self._retire_secrets, every=PURGE_EVERY_SECONDS),
@@ -116,6 +121,13 @@ class Housekeeper:
     def _tell(_: Any) -> bool:
         notify()
         return False
+
+    @staticmethod
+    def _end_runs(_: Any) -> bool:
+        ended = workflows.cancel_due(limit=RUNS)
+        if ended:
+            wake_beats()  # of what waited for these
+        return ended == RUNS
 
     def _complete(self, _: Any) -> bool:
         now = time.monotonic()

@@ -19,6 +19,7 @@ from jobs.core.policies import (
     room_to_show,
     runs_late,
 )
+from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.explain.gate import Gate, counted, moment, span
 from jobs.store.insight import explain as explain_store
 from jobs.store.insight.explain import DispatchDecision
@@ -70,12 +71,13 @@ def overlap(fact: Any, dispatch: DispatchDecision) -> Gate:
     serial = one_at_a_time(row, facts, late=late)
     counts_retrying = serial and not must_run(row, late=late)
     limit = 1 if serial else fact.max_concurrent
-    used = fact.others_under_way if counts_retrying else fact.others_in_flight
+    used = fact.running_runs + (fact.others_under_way if counts_retrying else fact.others_in_flight)
     what = "unfinished" if counts_retrying else "in flight"
     rule = "one at a time" if serial else f"at most {limit:,} at once (max_concurrent)"
-    figures = (
-        f"{counted(used, 'other trigger')} of its job {what}; overlap_policy {fact.overlap_policy}, {rule}"
-    )
+    others = f"{counted(used, 'other trigger')} of its job {what}"
+    if fact.job_type == SCHEDULE_TYPE:
+        others = f"{counted(used, 'run')} of its workflow under way"
+    figures = f"{others}; overlap_policy {fact.overlap_policy}, {rule}"
     obstacle = _obstacle(fact, dispatch, is_full=used >= limit, used=used)
     blockers = tuple(fact.other_ids or ()) if obstacle is not None else ()
     detail = f"{figures}{obstacle or ''}."
@@ -134,7 +136,7 @@ class _Others:
     def __init__(self, fact: Any) -> None:
         self.overlap_policy: str = fact.overlap_policy
         self.max_concurrent: int = fact.max_concurrent
-        self.in_flight: int = fact.others_unparked_in_flight
+        self.in_flight: int = fact.others_unparked_in_flight + fact.running_runs
         self.retrying: int = fact.others_unparked_retrying
         self.in_sight: int = fact.others_in_sight
 

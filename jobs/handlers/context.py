@@ -50,6 +50,11 @@ def _first(*_: object) -> bool:
     return True
 
 
+def _no_run(*_: object) -> UUID | None:
+    """Without an engine there is no workflow."""
+    return None
+
+
 async def _first_async(*_: object) -> bool:
     return True
 
@@ -92,6 +97,7 @@ class Context:
     on_checkpoint: Callable[[dict[str, Any]], None] = field(default=_unheard, repr=False)
     on_sign: Callable[[], str] = field(default=str, repr=False)
     on_once: Callable[[str, Any], bool] = field(default=_first, repr=False)
+    on_begin_run: Callable[[Any], UUID | None] = field(default=_no_run, repr=False)
     on_once_async: Callable[[str, Any], Awaitable[bool]] = field(default=_first_async, repr=False)
 
     @property

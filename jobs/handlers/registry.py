@@ -23,7 +23,7 @@ from jobs.core.errors import CarillonError, InvalidInput, refusal
 NAME = re.compile(r"[a-z][a-z0-9_.]{0,62}")
 BUILT_IN = tuple(
     f"jobs.handlers.builtin.{name}"
-    for name in ("webhook", "celery_task", "message", "noop", "notice", "wait")
+    for name in ("webhook", "celery_task", "message", "noop", "notice", "wait", "workflow")
 )
 #: Types with this prefix are Carillon's own: a caller's job cannot have one.
 SYSTEM_PREFIX = "carillon."

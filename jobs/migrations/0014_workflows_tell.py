@@ -50,7 +50,8 @@ BEGIN
                        SELECT t.key FROM jobs_workflowtask t
                        WHERE t.version_id = NEW.version_id AND EXISTS (
                            SELECT FROM jobs_taskrun r
-                           WHERE r.run_id = NEW.id AND r.task = t.number AND r.state IN ('failed', 'cancelled'))
+                           WHERE r.run_id = NEW.id AND r.task = t.number AND r.item IS NULL
+                             AND r.state IN ('failed', 'cancelled'))
                        ORDER BY t.number LIMIT 10) f) END))
     FROM jobs_workflow w JOIN jobs_workflowversion v ON v.id = NEW.version_id
     WHERE w.id = NEW.workflow_id;

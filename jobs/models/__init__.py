@@ -26,7 +26,7 @@ from jobs.models.tally import (
 )
 from jobs.models.trail import Change, TrailCheckpoint, TrailHead
 from jobs.models.workflows.definition import Workflow, WorkflowEdge, WorkflowTask, WorkflowVersion
-from jobs.models.workflows.run import TaskRun, WorkflowRun
+from jobs.models.workflows.run import DueCancel, TaskRun, WorkflowRun
 
 __all__ = (
     "ActivityHour",
@@ -39,6 +39,7 @@ __all__ = (
     "CatchUp",
     "Change",
     "Clock",
+    "DueCancel",
     "Effect",
     "Event",
     "FeedMark",

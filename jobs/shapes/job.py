@@ -36,6 +36,13 @@ _JobType = Annotated[str, Text(63, pattern=f"^{registry.NAME.pattern}$")]
 #: Read once, as nothing can change it.
 _USUAL_RETRIES = Retry.read({})
 _Word = Annotated[str, Text(63, pattern=f"^{WORD}$")]
+Labels = Annotated[
+    dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MAX_LABELS})
+]
+MaxConcurrent = Annotated[int, Between(1, 1_000_000)]
+MisfireGrace = Annotated[float, Between(1, 7 * 86_400)]
+CatchupWindow = Annotated[float, Between(0, 366 * 86_400)]
+MaxCatchup = Annotated[int, Between(1, 10_000)]
 
 
 class Definition(Shape):
@@ -61,9 +68,7 @@ class Definition(Shape):
     }
     name: Annotated[str, NAME] | None = Field(default=None, validate_default=True)
     """Optional for once and immediate; unique among your jobs."""
-    labels: Annotated[
-        dict[str, _Word], BeforeValidator(read_labels), Field(json_schema_extra={"maxProperties": MAX_LABELS})
-    ] = {}
+    labels: Labels = {}
     """Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them."""
     job_type: _JobType
     """One of GET /job-types."""
@@ -75,14 +80,14 @@ class Definition(Shape):
     """Of one attempt; the job type's by default."""
     retry_policy: Retry = Field(default_factory=lambda: _USUAL_RETRIES)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
-    max_concurrent: Annotated[int, Between(1, 1_000_000)] = 1
+    max_concurrent: MaxConcurrent = 1
     concurrency_key: Annotated[str, Line(MAX_NAME, blank=True)] = ""
     """max_concurrent then bounds all of your jobs with this key together."""
     misfire_policy: MisfirePolicy | None = None
     """fire_all by default for once and immediate, else fire_once"""
-    misfire_grace_seconds: Annotated[float, Between(1, 7 * 86_400)] = 60
-    catchup_window_seconds: Annotated[float, Between(0, 366 * 86_400)] = 3600
-    max_catchup: Annotated[int, Between(1, 10_000)] = 100
+    misfire_grace_seconds: MisfireGrace = 60
+    catchup_window_seconds: CatchupWindow = 3600
+    max_catchup: MaxCatchup = 100
     """backfill: the most missed firings that run"""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     notify: Notify | None = None

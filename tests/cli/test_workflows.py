@@ -58,6 +58,15 @@ class TestDefinitions:
         assert carillon("workflows", "list", "-o", "json").json[0]["name"] == "etl"
         assert carillon("workflows", "get", "etl", "-o", "json").json["definition"]["max_parallel"] == 2
 
+    def test_show_their_schedule(self, carillon: Command, etl: str) -> None:
+        Path(etl).write_text(ETL + "schedule: {type: cron, cron: '@daily'}\n")
+        carillon("workflows", "apply", "-f", etl)
+        [listed] = carillon("workflows", "list", "-o", "json").json
+        assert (listed["schedule_status"], listed["next_fire_at"][11:]) == ("active", "00:00:00Z")
+        assert "active" in carillon("workflows", "list").out
+        got = carillon("workflows", "get", "etl", "-o", "json").json
+        assert got["definition"]["schedule"]["cron"] == "@daily"
+
     def test_that_are_wrong_are_told_by_task_and_edge_and_change_nothing(self, carillon: Command) -> None:
         wrong = ETL.replace("after: load", "after: lode").replace(
             "alert: {job_type: noop}", "alert: {job_type: nope}"

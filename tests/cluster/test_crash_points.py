@@ -37,6 +37,17 @@ WORKFLOW = {
 }
 
 
+#: A run each second, beside those before it, however late.
+EACH_SECOND = {
+    "name": "each second",
+    "tasks": {"load": {"job_type": "noop"}},
+    "schedule": {"type": "interval", "every_seconds": 1},
+    "overlap_policy": "allow",
+    "max_concurrent": 1000,
+    "misfire_policy": "fire_all",
+}
+
+
 def die_at(stage: Stage, point: str, armed: Path) -> None:
     """Arm the point, wait until somebody has died there, and until firings end again."""
     (armed / point).touch()
@@ -79,6 +90,29 @@ class TestCrashPoints:
             [made] = stage.query("SELECT count(*), count(DISTINCT trigger_id) FROM made")
             assert made == (expected, expected)
             assert not stage.query("SELECT 1 FROM started GROUP BY trigger_id, fence HAVING count(*) > 1")
+
+    def test_begin_one_run_for_each_firing_of_a_workflows_schedule(self, tmp_path: Path) -> None:
+        with Stage(beats=2, workers=2, CARILLON_CRASH_POINTS=str(tmp_path), **ENVIRONMENT) as stage:
+            key = stage.create_tenant()
+            runs.create(stage, EACH_SECOND, key=key)
+            for point in POINTS * ROUNDS:
+                die_at(stage, point, tmp_path)
+            [(until,)] = stage.query("SELECT clock_timestamp()")
+            due = f"job_type = 'carillon.workflow' AND scheduled_for <= '{until}'"
+            wait_until(
+                lambda: (
+                    not stage.query(f"SELECT 1 FROM jobs_trigger WHERE {due} AND finished_at IS NULL LIMIT 1")
+                ),
+                timeout=60,
+                what="all firings that are due to end",
+            )
+            [(state, firings, begun, agree)] = stage.query(
+                "SELECT t.state, count(*), count(r.id), bool_and(t.result ->> 'workflow_run_id' = r.id::text)"
+                " FROM jobs_trigger t LEFT JOIN jobs_workflowrun r ON r.trigger_id = t.id"
+                f" WHERE t.{due.replace('AND ', 'AND t.')} GROUP BY 1"
+            )
+            assert (state, begun, agree) == ("succeeded", firings, True)
+            assert "differences: none" in stage.manage("audit_firings")
 
     def test_are_all_there_is_and_do_nothing_unarmed(self) -> None:
         source = "".join(path.read_text() for path in Path("jobs").rglob("*.py"))

@@ -34,9 +34,13 @@ BEYOND_A_SCHEMA = [
         r"timeout_seconds",
         "Each job type has a ceiling of its own; webhooks have one of five minutes.",
     ),
-    (r"jobs_pause", r"until", _TIMES),
-    (r"jobs_pause", r"reason", _PRINTABLE),
-    (r"jobs_backfill", r"start|end", _TIMES + " The stretch must be in order and hold a firing of the job."),
+    (r"(jobs|workflows)_pause", r"until", _TIMES),
+    (r"(jobs|workflows)_pause", r"reason", _PRINTABLE),
+    (
+        r"(jobs|workflows)_backfill",
+        r"start|end",
+        _TIMES + " The stretch must be in order and hold a firing of the job.",
+    ),
     (
         r"jobs_(create|bulk|update|put_by_name)",
         r"job_type",
@@ -62,10 +66,18 @@ BEYOND_A_SCHEMA = [
     (r"worker_claim", r"worker", _PRINTABLE),
     (r"worker_heartbeat", r"triggers\[\d+\]\.progress\.stage", _PRINTABLE),
     (r"job_types_declare", r"description", _PRINTABLE),
-    (r"(jobs|schedules)_.*", r"schedule\.cron", "Whether a text is cron, and whether it ever fires."),
-    (r"(jobs|schedules)_.*", r"schedule\.timezone", "Which zones there are is not of the description."),
-    (r"(jobs|schedules)_.*", r"(schedule\.(run_at|starts_at|ends_at)|after)", _TIMES),
-    (r"(jobs|schedules)_.*", r"schedule\.jitter_seconds", "It must be shorter than every_seconds."),
+    (
+        r"(jobs|schedules|workflows)_.*",
+        r"schedule\.cron",
+        "Whether a text is cron, and whether it ever fires.",
+    ),
+    (
+        r"(jobs|schedules|workflows)_.*",
+        r"schedule\.timezone",
+        "Which zones there are is not of the description.",
+    ),
+    (r"(jobs|schedules|workflows)_.*", r"(schedule\.(run_at|starts_at|ends_at)|after)", _TIMES),
+    (r"(jobs|schedules|workflows)_.*", r"schedule\.jitter_seconds", "It must be shorter than every_seconds."),
     (
         r"jobs_(create|bulk|update|put_by_name)",
         r"retry_policy\.max_delay_seconds",
@@ -73,7 +85,7 @@ BEYOND_A_SCHEMA = [
     ),
     (r"jobs_update", r"(schedule|retry_policy)\..*", _KINDS),
     (
-        r"jobs_(create|bulk|update|put_by_name)",
+        r"jobs_(create|bulk|update|put_by_name)|workflows_(create|replace)",
         r"labels\b.*",
         "OpenAPI 3.0 has no propertyNames: keys are words as values are.",
     ),

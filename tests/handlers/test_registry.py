@@ -86,15 +86,8 @@ class TestLoad:
         ours = [
             kind.name for kind in registry.all_types() if kind.handler.__module__.startswith("jobs.handlers.")
         ]
-        assert ours == [
-            "carillon.email",
-            "carillon.notice",
-            "carillon.wait",
-            "celery_task",
-            "message",
-            "noop",
-            "webhook",
-        ]
+        system = ["carillon.email", "carillon.notice", "carillon.wait", "carillon.workflow"]
+        assert ours == [*system, "celery_task", "message", "noop", "webhook"]
 
     def test_imports_a_teams_module(self, tmp_path, monkeypatch):
         source = "from jobs.handlers import job_type\n@job_type('team.own')\ndef own(ctx, payload): ...\n"

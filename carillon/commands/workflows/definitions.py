@@ -13,7 +13,7 @@ from carillon.output import All, Format, Limit, Output, page_of, print_object, p
 from carillon.reference import is_id
 
 app = typer.Typer(no_args_is_help=True, help="Graphs of tasks: define, run, follow and steer them.")
-COLUMNS = ("name", "version", "updated_at", "id")
+COLUMNS = ("name", "version", "schedule_status", "next_fire_at", "updated_at", "id")
 GRAPH_COLUMNS = ("task", "job_type", "when", "after")
 #: How much further to the right a task is shown than those before it.
 INDENT = "  "

@@ -62,17 +62,20 @@ class _Edit:
     closing: bool
 
 
-def edit(jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = False) -> Edited:
+def edit(
+    jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = False, kinds: Kinds | None = None
+) -> Edited:
     """Edit locked jobs of ``tenant``: ``changes`` is a JSON merge patch over each, or with ``whole`` a definition.
 
     Brings rows and objects to the new version; a change of nothing leaves the version. Stops where ``judge`` does.
-    Raises ``InvalidInput`` when a pull type was just deleted.
+    ``kinds``: where jobs may be of others than the tenant's types. Raises ``InvalidInput`` when a pull type was just
+    deleted.
     """
     catchup.hold(job_ids=[job.id for job in jobs if job.status not in ENDED_JOB])
     now = database_now()
     edits: list[_Edit] = []
     looked_at, refused = 0, {}
-    for job, found in judge(jobs, tenant=tenant, changes=changes, whole=whole, now=now):
+    for job, found in judge(jobs, tenant=tenant, changes=changes, whole=whole, now=now, kinds=kinds):
         looked_at += 1
         if isinstance(found, CarillonError):
             refused[job.id] = found
@@ -87,14 +90,20 @@ def edit(jobs: Sequence[Job], *, tenant: Tenant, changes: object, whole: bool = 
 
 
 def judge(
-    jobs: Sequence[Job], *, tenant: Tenant, changes: object, now: datetime, whole: bool = False
+    jobs: Sequence[Job],
+    *,
+    tenant: Tenant,
+    changes: object,
+    now: datetime,
+    whole: bool = False,
+    kinds: Kinds | None = None,
 ) -> Iterator[tuple[Job, dict[str, Any] | CarillonError]]:
     """Of each job the columns that ``changes`` would change, with their values, or why it refuses. Writes nothing.
 
     Stops, after one job at least, when it has taken ``MAX_JUDGING_SECONDS``, or what one call may spend on payloads
     with schemas of the tenant's own: a beat has other work, and no job is to be refused for what others cost.
     """
-    kinds, began = Kinds(tenant), time.monotonic()
+    kinds, began = kinds or Kinds(tenant), time.monotonic()
     for nth, job in enumerate(jobs):
         if nth and (kinds.spent or time.monotonic() - began >= MAX_JUDGING_SECONDS):
             return

@@ -43,7 +43,7 @@ def _resume(tenant_id: int, job_ids: Sequence[UUID]) -> bool:
     with acting_as(ENGINE), db.atomic():
         lifecycle.lock_tenant(tenant_id)
         held = job_store.hold_paused(job_ids)
-        jobs = list(Job.objects.filter(id__in=held).defer("payload", "labels", "notify").order_by("id"))
+        jobs = list(Job.with_hidden.filter(id__in=held).defer("payload", "labels", "notify").order_by("id"))
         for job_id, why in statuses.resume(jobs).items():
             job_store.refuse_end_of_pause(job_id, reason=why)
     return bool(held)

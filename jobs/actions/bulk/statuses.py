@@ -98,7 +98,7 @@ def delete(jobs: Sequence[Job]) -> Refusals:
     """Cancel these and take them out of sight; their names are free again. Refused to none."""
     cancel(jobs)
     now = database_now()
-    Job.objects.filter(id__in=_ids(jobs)).update(deleted_at=now, updated_at=now)
+    Job.with_hidden.filter(id__in=_ids(jobs)).update(deleted_at=now, updated_at=now)
     for job in jobs:
         job.deleted_at = job.updated_at = now
     return {}

@@ -1,7 +1,7 @@
-"""Create, edit, restore and delete workflows. Every edit is a new version; runs stay on theirs (ADR 32)."""
+"""Create, edit, restore, pause and delete workflows. Every edit is a new version; runs stay on theirs (ADR 32)."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -9,20 +9,22 @@ from uuid import UUID
 from django.db.models import F, QuerySet, Sum
 
 from jobs.actions import definition as definitions
-from jobs.actions.jobs import EditedMeanwhile, parse_id
+from jobs.actions.jobs import EditedMeanwhile, check_until, parse_id
 from jobs.actions.pull.types import Kind, Kinds, hold_type
+from jobs.actions.workflows import schedules
 from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, QuotaExceeded
-from jobs.core.json_rules import check_json, is_same
+from jobs.core.json_rules import check_json, check_text, is_same
 from jobs.core.workflows import flow, graph
 from jobs.core.workflows.comparison import compare
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import WAIT_TYPE, RunState
 from jobs.handlers import registry
-from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
+from jobs.models import Change, Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.models.fields import new_id
+from jobs.shapes.job import MAX_REASON
 from jobs.shapes.workflow.comparison import Comparison
 from jobs.shapes.workflow.definition import WorkflowDefinition
-from jobs.store import db, lifecycle
+from jobs.store import db, lifecycle, trail
 from jobs.store import workflows as store
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -43,11 +45,17 @@ def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
     """
     draft = _draft(tenant, definition)
     name, now = draft.read.name, draft.now
+    schedule = schedules.draft(tenant, draft.read, now=now)
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         _check_name(tenant, name)
         _check_room(tenant, len(draft.jobs))
-        workflow = Workflow.objects.create(tenant=tenant, name=name, created_at=now, updated_at=now)
+        workflow = Workflow(
+            tenant=tenant, name=name, created_at=now, updated_at=now, labels=draft.read.labels
+        )
+        if schedule is not None:
+            schedules.begin(schedule, workflow)
+        workflow.save(force_insert=True)
         _write_version(workflow, draft)
     return workflow
 
@@ -85,11 +93,54 @@ def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version
     Raises ``Conflict`` while it has a run, ``EditedMeanwhile``, ``NotFound``.
     """
     with db.atomic():
+        lifecycle.lock_tenant(tenant.id)
+        # Firings of the schedule first: a worker that begins a run holds its firing, then comes for the workflow.
+        schedules.end(find_workflow(tenant=tenant, workflow_id=workflow_id))
         workflow = _found(workflows_of(tenant).select_for_update(), workflow_id, expected_version)
         if WorkflowRun.objects.filter(workflow=workflow, state=RunState.RUNNING).exists():
             raise Conflict("Runs of this workflow have not ended: cancel them, or wait for their end.")
-        workflow.deleted_at = database_now()
-        workflow.save(update_fields=["deleted_at"])
+        workflow.deleted_at, workflow.schedule_job_id = database_now(), None
+        workflow.save(update_fields=["deleted_at", "schedule_job_id"])
+
+
+def pause_workflow(
+    *, tenant: Tenant, workflow_id: UUID | str, reason: str = "", until: datetime | None = None
+) -> Workflow:
+    """Begin no run by the schedule until it is resumed, which happens by itself at ``until``. May be repeated.
+
+    Runs that have begun go on, and callers may begin others. Raises ``InvalidInput`` under ``reason``, or ``until``
+    when that is past, ``Conflict`` without a schedule, ``NotFound``.
+    """
+    check_text(reason, field="reason", max_length=MAX_REASON)
+    with db.atomic():
+        workflow = _lock(tenant, workflow_id, None)
+        check_until(until)
+        schedules.pause(workflow, reason=reason, until=until)
+        _note_schedule(workflow, "paused")
+    return workflow
+
+
+def resume_workflow(*, tenant: Tenant, workflow_id: UUID | str) -> Workflow:
+    """Let the schedule go on from now: what fell due meanwhile is ``skipped: paused``. May be repeated.
+
+    Raises ``Conflict`` without a schedule, or where it can no longer be computed; ``NotFound``.
+    """
+    with db.atomic():
+        workflow = _lock(tenant, workflow_id, None)
+        schedules.resume(workflow)
+        _note_schedule(workflow, "active")
+    return workflow
+
+
+def _note_schedule(workflow: Workflow, status: str) -> None:
+    trail.note(
+        tenant_id=workflow.tenant_id,
+        kind=Change.Kind.WORKFLOW,
+        object_id=workflow.id,
+        name=workflow.name,
+        action=Change.Action.UPDATED,
+        changes={"schedule_status": [None, status]},
+    )
 
 
 def workflows_of(tenant: Tenant) -> QuerySet[Workflow]:
@@ -152,8 +203,9 @@ def _edit(workflow: Workflow, draft: "_Draft") -> None:
         _check_name(workflow.tenant, draft.read.name)
     _check_room(workflow.tenant, len(draft.jobs) - present.task_count)
     workflow.name, workflow.version = draft.read.name, workflow.version + 1
-    workflow.updated_at = draft.now
-    workflow.save(update_fields=["name", "version", "updated_at"])
+    workflow.updated_at, workflow.labels = draft.now, draft.read.labels
+    schedules.bring(workflow, draft.read, now=draft.now)
+    workflow.save(update_fields=["name", "version", "updated_at", "labels", "schedule_job_id"])
     _write_version(workflow, draft)
 
 
@@ -256,6 +308,7 @@ def _write_version(workflow: Workflow, draft: _Draft) -> None:
         task_count=len(draft.jobs),
         halts=draft.read.on_failure == "halt",
         max_parallel=draft.read.max_parallel,
+        deadline=draft.read.deadline_seconds and timedelta(seconds=draft.read.deadline_seconds),
         created_at=workflow.updated_at,
     )
     whens = {key: task.when for key, task in draft.read.tasks.items()}

@@ -48,6 +48,7 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
             | "dead-letters-dismiss"
             | "operations"
             | "job-backfill"
+            | "workflow-backfills"
             | "workflow-restore",
         ):
             return Cost(AT_LARGE)

@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.actions.workflows import definitions as actions
+from jobs.actions.workflows.schedules import with_schedules
 from jobs.api.calls.preconditions import expected_version
 from jobs.api.pagination import IdCursorPagination
 from jobs.api.schema import ETAG, IF_MATCH, Many, endpoint
@@ -24,7 +25,8 @@ def answer(workflow: Workflow, status: int = 200) -> Response:
     if status == 201:
         headers["Location"] = reverse("workflow", args=[workflow.id])
     present = actions.find_version(workflow, workflow.version)
-    shown = OneWorkflow.of(workflow, definition=present.definition)
+    row = with_schedules(Workflow.objects.filter(id=workflow.id)).get()
+    shown = OneWorkflow.of(row, definition=present.definition)
     return Response(shown, status=status, headers=headers)
 
 
@@ -38,7 +40,7 @@ class WorkflowsView(Endpoint):
         "List workflows, newest first", responses={200: Many(WorkflowShape)}, operation_id="workflows_list"
     )
     def get(self, request: Request) -> Response:
-        return self.page_of(actions.workflows_of(self.tenant))
+        return self.page_of(with_schedules(actions.workflows_of(self.tenant)))
 
     @endpoint(
         "Create a workflow",

@@ -31,6 +31,10 @@ UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.S
 SKIP_REASONS = ("upstream", "halted", "requested")
 #: Why a map failed before it had items: what it is to go over is not there, is no list, or is too long.
 MAP_REASONS = ("no_list", "too_long")
+#: Why a run was asked to end: by a caller; it took longer than it may; a newer firing takes its place.
+CANCEL_REASONS = ("requested", "deadline", "replaced")
+#: The job type of the hidden job that is a workflow's schedule: each of its firings begins a run.
+SCHEDULE_TYPE = "carillon.workflow"
 
 
 class Condition(StrEnum):

@@ -1,4 +1,5 @@
-"""What a running handler reports: its progress, and the checkpoint from which a later attempt may resume."""
+"""What a running handler reports: its progress, the checkpoint from which a later attempt may resume, a
+run that it is to begin."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import Any
+from uuid import UUID
 
-from jobs.store import db, execution
+from jobs.store import db, execution, workflows
 from jobs.store.execution import ClaimToken
+from jobs.wakeups import wake_beats
 
 #: How long a handler's report may wait for a database that is away.
 NOTE_PATIENCE_SECONDS = 5.0
@@ -21,6 +24,14 @@ def note_progress(token: ClaimToken, fraction: float, stage: str) -> None:
 
 def note_checkpoint(token: ClaimToken, state: dict[str, Any]) -> None:
     _note(partial(execution.note_progress, token=token, checkpoint=state))
+
+
+def begin_run(token: ClaimToken, run_input: Any) -> UUID | None:
+    """Begin the run of a firing of a workflow's schedule, and have its first tasks dispatched. May be repeated."""
+    run_id = workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input)
+    if run_id is not None:
+        wake_beats()
+    return run_id
 
 
 def _note(write: Callable[[], bool]) -> None:

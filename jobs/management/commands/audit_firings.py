@@ -16,6 +16,7 @@ from jobs.actions.ledger_audit import RETENTION_MARGIN, SETTLING, JobAudit, audi
 from jobs.conf import engine_settings
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text, parse_instant
+from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.models import Job
 from tenants.clock import database_now
 
@@ -108,8 +109,13 @@ def _instant(text: str) -> datetime:
 
 
 def _jobs(wanted: str | None, tenant: str | None) -> QuerySet[Job]:
-    """The jobs asked for, deleted ones included: their history stays. Raises ``CommandError`` when there is none."""
-    jobs = Job.objects.filter(tenant__slug=tenant) if tenant else Job.objects.all()
+    """The jobs asked for, deleted ones included: their history stays. Raises ``CommandError`` when there is none.
+
+    Schedules of workflows are among them; tasks have no schedule.
+    """
+    jobs = Job.with_hidden.filter(Q(workflow_id=None) | Q(job_type=SCHEDULE_TYPE))
+    if tenant:
+        jobs = jobs.filter(tenant__slug=tenant)
     if wanted is None:
         return jobs
     by_id = _as_id(wanted)

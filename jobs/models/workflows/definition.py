@@ -16,6 +16,9 @@ class Workflow(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
     name = models.CharField(max_length=200, db_collation="C")
     version = models.PositiveIntegerField(default=1)
+    labels = models.JSONField(default=dict, db_default={}, blank=True)
+    #: The hidden job whose firings begin runs, through all versions; null: the workflow has no schedule.
+    schedule_job_id = models.UUIDField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -57,6 +60,8 @@ class WorkflowVersion(models.Model):
     halts = models.BooleanField()
     #: How many of its tasks may be started at once in one run; null: any number.
     max_parallel = models.PositiveIntegerField(null=True)
+    #: How long after its beginning a run is cancelled that has not ended; null: never.
+    deadline = models.DurationField(null=True)
     created_at = models.DateTimeField()
 
     class Meta:

@@ -5,6 +5,7 @@ from django.db.models import Q
 
 from jobs.core.workflows.states import UNFINISHED_TASK_RUNS, RunState, TaskRunState
 from jobs.models.fields import TransactionId, choices, new_id, one_of, times_in_range
+from jobs.models.firings.trigger import Origin
 from jobs.models.workflows.definition import Workflow, WorkflowVersion
 from tenants.models import Tenant
 
@@ -13,7 +14,8 @@ class WorkflowRun(models.Model):
     """One run. Its row is the lock under which tasks become ready, start and are skipped, and the run ends.
 
     ``scheduled_for`` is its own among the runs of the workflow, so that a task's triggers are one an instant, too.
-    ``halted``: a task failed, and the workflow halts.
+    ``halted``: a task failed, and the workflow halts. ``trigger_id``: the firing that began it; null: a caller did.
+    ``cancel_reason``: why it was asked to end (``core.workflows.states.CANCEL_REASONS``).
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -25,6 +27,11 @@ class WorkflowRun(models.Model):
     scheduled_for = models.DateTimeField()
     halted = models.BooleanField(default=False, db_default=False)
     cancel_requested = models.BooleanField(default=False, db_default=False)
+    cancel_reason = models.CharField(max_length=32, blank=True, default="", db_default="")
+    origin = models.CharField(
+        max_length=16, choices=choices(Origin), default=Origin.RUN_NOW, db_default=Origin.RUN_NOW
+    )
+    trigger_id = models.UUIDField(null=True)
     #: Since when nothing more of it starts. Null once it has ended.
     paused_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
@@ -56,6 +63,27 @@ class WorkflowRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.scheduled_for:%Y-%m-%d %H:%M:%S} {self.state}"
+
+
+class DueCancel(models.Model):
+    """A run that is to be cancelled at an instant, unless it has ended by then: its deadline, or at once.
+
+    A table of its own, so that dispatch asks for a cancel without the run's lock, for which it must not wait.
+    """
+
+    run_id = models.UUIDField(primary_key=True)
+    tenant_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    reason = models.CharField(max_length=32)
+
+    class Meta:
+        indexes = (
+            # store/sql/workflows.sql: due_cancels.
+            models.Index(fields=("at",), name="duecancel_at"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.reason}"
 
 
 class TaskRun(models.Model):

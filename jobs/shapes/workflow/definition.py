@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from jobs.core.errors import InvalidInput
-from jobs.core.policies import Delivery
+from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy
 from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
-from jobs.core.workflows.states import WAIT_TYPE, Condition, When
+from jobs.core.workflows.states import SCHEDULE_TYPE, WAIT_TYPE, Condition, When
 from jobs.shapes.base import Shape
-from jobs.shapes.job import MAX_NAME
+from jobs.shapes.job import MAX_NAME, CatchupWindow, Labels, MaxCatchup, MaxConcurrent, MisfireGrace
+from jobs.shapes.schedule import ScheduleShape
 from jobs.shapes.terms import Between, Line
 from jobs.shapes.workflow.keys import TakenValue, TaskKey
 from jobs.shapes.workflow.wait import WaitShape
@@ -111,3 +112,32 @@ class WorkflowDefinition(Shape):
     """halt: once a task failed, only tasks that handle failures start, and those after them."""
     max_parallel: Annotated[int, Between(1, MAX_TASKS)] | None = None
     """How many tasks of one run may be started at once; any number by default."""
+    deadline_seconds: Annotated[float, Between(1, 366 * 86_400)] | None = None
+    """A run that has not ended so long after it began is cancelled."""
+    labels: Labels = {}
+    """As a job's."""
+    schedule: ScheduleShape | None = None
+    """When a run begins by itself, as a job's; never by default."""
+    input: Any = None
+    """What a run begins with that the schedule begins: any JSON, as large as a payload may be."""
+    overlap_policy: OverlapPolicy | None = None
+    """Of scheduled runs, as a job's: skip by default. All runs of the workflow count."""
+    max_concurrent: MaxConcurrent | None = None
+    """How many runs may go on at once where overlap_policy is allow; 1 by default."""
+    misfire_policy: MisfirePolicy | None = None
+    misfire_grace_seconds: MisfireGrace | None = None
+    catchup_window_seconds: CatchupWindow | None = None
+    max_catchup: MaxCatchup | None = None
+
+    def schedule_as_job(self, name: str) -> dict[str, Any]:
+        """The definition of the job that is its schedule, which it has: what is left out is as a job's."""
+        own = {
+            *("schedule", "overlap_policy", "max_concurrent", "misfire_policy"),
+            *("misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),
+        }
+        return {
+            "name": name,
+            "job_type": SCHEDULE_TYPE,
+            "payload": {"input": self.input},
+            **self.model_dump(mode="json", include=own, exclude_none=True),
+        }

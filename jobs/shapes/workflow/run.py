@@ -6,9 +6,10 @@ from uuid import UUID
 
 from pydantic import Field
 
-from jobs.core.states import TriggerState
+from jobs.core.states import JobStatus, TriggerState
 from jobs.core.workflows.graph import MAX_TASKS
 from jobs.core.workflows.states import Condition, RunState, TaskRunState
+from jobs.models import Origin
 from jobs.shapes.base import Shape, Shown
 from jobs.shapes.terms import Line
 from jobs.shapes.workflow.definition import WorkflowDefinition
@@ -21,6 +22,11 @@ class WorkflowShape(Shown):
     name: str
     version: int
     """One higher after every edit."""
+    labels: dict[str, str]
+    schedule_status: JobStatus | None
+    """active, or paused; null without a schedule."""
+    next_fire_at: datetime | None
+    """When the schedule begins the next run; null when none is ahead or it is not active."""
     created_at: datetime
     updated_at: datetime
 
@@ -28,6 +34,10 @@ class WorkflowShape(Shown):
 class OneWorkflow(WorkflowShape):
     """A workflow with its present definition."""
 
+    schedule_status_reason: str | None
+    """Why its schedule is paused."""
+    schedule_paused_until: datetime | None
+    """When that ends by itself; null: when it is resumed."""
     definition: WorkflowDefinition
 
 
@@ -82,7 +92,13 @@ class RunShape(Shown):
     state: RunState
     input: Any
     scheduled_for: datetime
+    origin: Origin
+    """How it began: schedule, catchup (late), backfill, or run_now (by a call)."""
+    trigger_id: UUID | None
+    """The firing of the schedule that began it; null: a call did."""
     cancel_requested: bool
+    cancel_reason: str
+    """requested, deadline (it took too long), or replaced (by a newer firing)."""
     paused_at: datetime | None
     """Since when nothing more of it starts."""
     created_at: datetime

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.core.policies import room_to_show
+from jobs.core.workflows.states import SCHEDULE_TYPE as WORKFLOW
 from jobs.store import db
 from jobs.store.insight import activity
 
@@ -67,5 +68,7 @@ def make_way(waiting: Sequence[tuple[Any, Any]], replacing: Sequence[tuple[Any, 
             ids=[row.id for row, _ in replacing], job_ids=[row.job_id for row, _ in replacing]
         )
         activity.count_cancelled(rows)
+        if schedules := [row.job_id for row, job in replacing if job.job_type == WORKFLOW]:
+            _SQL["replace_runs"](job_ids=schedules)
         ended |= {row.id: "superseded" for row in rows if row.state == "cancelled"}
     return ended

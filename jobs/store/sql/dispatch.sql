@@ -137,8 +137,9 @@ ORDER BY l.nth, t.due_at;
 
 -- name: facts
 -- How each job stands, for jobs.core.policies.decide. A look at its other triggers only where its policy asks for it;
--- %(due_ats)s and %(jitters)s are of its first candidate that may be skipped, or null.
--- index: primary key, trigger_unfinished_of_job, trigger_key_in_flight
+-- %(due_ats)s and %(jitters)s are of its first candidate that may be skipped, or null. Of a workflow's schedule, what runs
+-- of the workflow counts as in flight.
+-- index: primary key, trigger_unfinished_of_job, trigger_key_in_flight, workflowrun_running
 -- plan: kept
 -- returns: nth (the job, from 1), job_id, tenant_id, job_type, priority, active, ended, policies, target, delivery, concurrency_key, now, unfinished, in_flight,
 -- key_in_flight, keep_from, newest_due, oldest_due
@@ -146,7 +147,8 @@ SELECT w.nth, w.job_id, j.tenant_id, j.job_type, j.priority,
        j.deleted_at IS NULL AND j.status IN ('active', 'completed') AS active,
        j.deleted_at IS NOT NULL OR j.status = 'cancelled' AS ended,
        j.overlap_policy, j.misfire_policy, j.misfire_grace, j.catchup_window, j.max_concurrent, j.target, j.delivery,
-       j.concurrency_key, carillon_now() AS now, others.unfinished, others.in_flight,
+       j.concurrency_key, carillon_now() AS now, others.unfinished + begun.runs AS unfinished,
+       others.in_flight + begun.runs AS in_flight,
        CASE WHEN j.concurrency_key <> '' THEN (
            SELECT count(*) FROM jobs_trigger k
            WHERE k.tenant_id = j.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
@@ -176,6 +178,8 @@ FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interv
     SELECT count(*) AS unfinished, count(*) FILTER (WHERE other.phase = 'in_flight') AS in_flight
     FROM jobs_trigger other
     WHERE other.job_id = w.job_id AND other.phase IN ('in_flight', 'retrying')) others, LATERAL (
+    SELECT CASE j.job_type WHEN 'carillon.workflow' THEN carillon_running_runs(j.workflow_id) ELSE 0 END AS runs
+    OFFSET 0) begun, LATERAL (
     SELECT CASE j.misfire_policy WHEN 'fire_once' THEN 1 ELSE j.max_catchup END
            - coalesce(j.next_fire_at + w.jitter + j.misfire_grace < carillon_now(), false)::int AS count) kept;
 

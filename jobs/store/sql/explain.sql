@@ -7,13 +7,13 @@
 -- triggers, at most %(most)s that wait and as many that are under way are looked at. For a trigger that has ended
 -- nothing is counted.
 -- index: primary key, trigger_in_flight, trigger_unfinished_of_job, trigger_key_in_flight, trigger_lane,
--- jobs_attempt_trigger
+-- jobs_attempt_trigger, workflowrun_running
 -- returns: one row, or none when the tenant has no such trigger
 WITH fact AS MATERIALIZED (
     SELECT t.*, t.state IN ('pending', 'queued', 'running', 'retrying') AS unfinished, j.status AS job_status,
            j.status_reason, j.paused_until, j.deleted_at, j.overlap_policy, j.misfire_policy, j.max_concurrent, j.max_catchup,
            j.concurrency_key AS key, j.target, j.retry_policy, j.delivery, j.timeout, j.misfire_grace,
-           j.catchup_window, tenant.slug AS tenant, tenant.status AS tenant_status,
+           j.catchup_window, j.workflow_id, tenant.slug AS tenant, tenant.status AS tenant_status,
            tenant.max_in_flight AS tenant_max_in_flight, tenant.rate_per_second, tenant.rate_burst,
            tenant.disabled_types, tenant.circuit_breaker
     FROM (
@@ -22,7 +22,7 @@ WITH fact AS MATERIALIZED (
                dismissed_at, dismissed_by, dismissed_note
         FROM jobs_trigger WHERE id = %(id)s AND tenant_id = %(tenant_id)s) t, LATERAL (
         SELECT status, status_reason, paused_until, deleted_at, overlap_policy, misfire_policy, max_concurrent, max_catchup,
-               concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window
+               concurrency_key, target, retry_policy, delivery, timeout, misfire_grace, catchup_window, workflow_id
         FROM jobs_job WHERE id = t.job_id OFFSET 0) j, LATERAL (
         SELECT slug, status, max_in_flight, rate_per_second, rate_burst, disabled_types, circuit_breaker
         FROM tenants_tenant WHERE id = t.tenant_id OFFSET 0) tenant
@@ -38,7 +38,7 @@ WITH fact AS MATERIALIZED (
          LIMIT %(most)s)) o
     WHERE o.id <> fact.id
 )
-SELECT fact.*, carillon_clock() AS now, others.*,
+SELECT fact.*, carillon_clock() AS now, others.*, begun.running_runs,
        (SELECT count(*) FROM jobs_trigger f
         WHERE fact.unfinished AND f.tenant_id = fact.tenant_id AND f.phase = 'in_flight')
            AS tenant_in_flight,
@@ -69,6 +69,8 @@ FROM fact, LATERAL (
            count(*) FILTER (WHERE parked AND parked_until IS NULL AND scheduled_for < fact.scheduled_for) AS parked_before,
            (array_agg(id ORDER BY scheduled_for) FILTER (WHERE state <> 'pending'))[:%(named)s] AS other_ids
     FROM other) others, LATERAL (
+    SELECT CASE WHEN fact.unfinished AND fact.job_type = 'carillon.workflow'
+        THEN carillon_running_runs(fact.workflow_id) ELSE 0 END AS running_runs OFFSET 0) begun, LATERAL (
     -- All tenants' decide whether there is room; only its own are told of.
     SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued,
            count(*) FILTER (WHERE f.state = 'queued' AND f.priority <= %(least_urgent)s) AS urgent_queued,

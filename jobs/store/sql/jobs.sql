@@ -129,7 +129,7 @@ SELECT gen_random_uuid(), id, tenant_id, version, status, carillon_schedule(job)
 FROM jobs_job job WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: insert
--- Write new jobs, each with the first entry of its timeline (hidden ones of workflows have none), and the triggers of
+-- Write new jobs, each with the first entry of its timeline (of workflows' hidden jobs those that are schedules), and the triggers of
 -- those that fire at once, announced to dispatchers: no beat materializes them. A job whose name a living job has is left
 -- alone. %(common)s holds the columns that are the same of all of them: most are, and to read JSON is a third of what a job
 -- costs. The audit trail learns who acts from the statement itself, so that it can be prepared: to parse and plan it takes
@@ -161,7 +161,7 @@ WITH signed AS MATERIALIZED (
 ), noted AS (
     INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
     SELECT gen_random_uuid(), id, tenant_id, version, status, schedule, updated_at
-    FROM given WHERE workflow_id IS NULL AND id IN (SELECT id FROM written)
+    FROM given WHERE (workflow_id IS NULL OR job_type = 'carillon.workflow') AND id IN (SELECT id FROM written)
 ), fired AS (
     INSERT INTO jobs_trigger (
         id, job_id, tenant_id, job_type, job_version, origin, scheduled_for, due_at, state, reason, held, priority,

@@ -39,9 +39,9 @@ RETURNING id;
 -- The next %(limit)s jobs from %(after)s with triggers parked behind another one, of their job or of its concurrency key, and
 -- what keeps these: facts for room_to_show of jobs.core.policies. Walks by id, so that many busy jobs cannot hide the
 -- others.
--- index: trigger_parked, trigger_unfinished_of_job, primary key of jobs_job
+-- index: trigger_parked, trigger_unfinished_of_job, workflowrun_running, primary key of jobs_job
 -- returns: job_id, active, overlap_policy, max_concurrent, in_flight, retrying, in_sight (counts of triggers that are not
--- parked); by job_id
+-- parked; of a workflow's schedule, its running runs are in flight); by job_id
 WITH RECURSIVE step AS (
     (SELECT job_id, 1 AS nth FROM jobs_trigger
      WHERE parked AND parked_until IS NULL AND job_id > %(after)s::uuid ORDER BY job_id LIMIT 1)
@@ -51,9 +51,13 @@ WITH RECURSIVE step AS (
         WHERE t.parked AND t.parked_until IS NULL AND t.job_id > step.job_id ORDER BY t.job_id LIMIT 1) following
     WHERE step.nth < %(limit)s
 )
-SELECT step.job_id, j.status IN ('active', 'completed') AS active, j.overlap_policy, j.max_concurrent, other.*
+SELECT step.job_id, j.status IN ('active', 'completed') AS active, j.overlap_policy, j.max_concurrent,
+       other.in_flight + CASE j.job_type WHEN 'carillon.workflow' THEN carillon_running_runs(j.workflow_id) ELSE 0 END
+           AS in_flight,
+       other.retrying, other.in_sight
 FROM step, LATERAL (
-    SELECT status, overlap_policy, max_concurrent FROM jobs_job WHERE id = step.job_id OFFSET 0) j, LATERAL (
+    SELECT status, overlap_policy, max_concurrent, job_type, workflow_id FROM jobs_job
+    WHERE id = step.job_id OFFSET 0) j, LATERAL (
     SELECT count(*) FILTER (WHERE phase = 'in_flight') AS in_flight,
            count(*) FILTER (WHERE phase = 'retrying') AS retrying,
            count(*) FILTER (WHERE phase = 'pending') AS in_sight
@@ -139,3 +143,16 @@ UPDATE jobs_trigger SET
 WHERE id = ANY(ARRAY(SELECT id FROM free))
   AND (phase = 'in_flight' AND state IN ('queued', 'running') OR phase = 'retrying' OR phase = 'pending' AND parked)
 RETURNING id, state, tenant_id, job_type;
+
+-- name: replace_runs
+-- Make way for firings of workflows' schedules: what runs of these workflows is to be cancelled at once. A beat does it
+-- (workflows.sql: due_cancels), under the runs' locks, for which dispatch must not wait.
+-- locks: due cancels of these runs, in the order of their ids, lock_timeout
+-- index: primary key of jobs_job, workflowrun_running
+INSERT INTO jobs_duecancel AS due (run_id, tenant_id, at, reason)
+SELECT r.id, r.tenant_id, carillon_clock(), 'replaced'
+FROM unnest(%(job_ids)s::uuid[]) AS w(job_id), LATERAL (
+    SELECT workflow_id FROM jobs_job WHERE id = w.job_id OFFSET 0) j, LATERAL (
+    SELECT id, tenant_id FROM jobs_workflowrun WHERE workflow_id = j.workflow_id AND state = 'running' OFFSET 0) r
+ORDER BY r.id
+ON CONFLICT (run_id) DO UPDATE SET at = least(due.at, excluded.at), reason = excluded.reason;

@@ -14,32 +14,60 @@ FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(
 
 -- name: begin
 -- Begin a run of a workflow's present version, with a task run for each task; none where the workflow is deleted, or has
--- a run of that instant. %(ids)s: as many as the version has tasks, which the caller has read.
+-- a run of that instant. %(ids)s: as many as the version has tasks, which the caller has read. A run that has a deadline
+-- is to be cancelled then.
 -- transition of runs: - -> running
 -- transition of task runs: - -> waiting, ready
 -- locks: the workflow's row, waits (request)
 -- index: primary keys
 -- returns: id, scheduled_for
 WITH run AS (
-    INSERT INTO jobs_workflowrun (id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at)
+    INSERT INTO jobs_workflowrun (
+        id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at, origin, trigger_id)
     SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
            CASE WHEN %(scheduled_for)s::timestamptz IS NOT NULL THEN %(scheduled_for)s::timestamptz
                 -- Up to the next hundredth of a second the items of its maps have instants of their own.
                 WHEN EXISTS (SELECT FROM jobs_workflowtask t WHERE t.version_id = v.id AND t.maps_over <> '')
                     THEN date_bin('10 milliseconds', carillon_clock(), '2000-01-01')
-                ELSE carillon_clock() END, carillon_clock()
+                ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s
     FROM (SELECT * FROM jobs_workflow WHERE id = %(workflow_id)s AND deleted_at IS NULL FOR KEY SHARE) w
         JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.id = %(version_id)s
     ON CONFLICT (workflow_id, scheduled_for) DO NOTHING
-    RETURNING id, version_id, scheduled_for
+    RETURNING id, tenant_id, version_id, scheduled_for
 ), planned AS (
     INSERT INTO jobs_taskrun (id, run_id, task, state, undecided, ready_at)
     SELECT i.id, run.id, t.number, CASE t.incoming WHEN 0 THEN 'ready' ELSE 'waiting' END, t.incoming,
            CASE t.incoming WHEN 0 THEN carillon_clock() END
     FROM run JOIN jobs_workflowtask t ON t.version_id = run.version_id
         JOIN unnest(%(ids)s::uuid[]) WITH ORDINALITY AS i(id, nth) ON i.nth = t.number + 1
+), bounded AS (
+    INSERT INTO jobs_duecancel (run_id, tenant_id, at, reason)
+    SELECT run.id, run.tenant_id, carillon_clock() + v.deadline, 'deadline'
+    FROM run JOIN jobs_workflowversion v ON v.id = run.version_id
+    WHERE v.deadline IS NOT NULL
 )
 SELECT id, scheduled_for FROM run;
+
+-- name: firing
+-- The firing of a workflow's schedule that a worker is about to begin a run for, with the workflow's present version. Its
+-- row stays locked until the run is committed: whoever cancels or replaces it finds either the firing or the run.
+-- locks: the trigger's row, waits (worker)
+-- index: primary keys, workflowversion_numbered
+-- returns: workflow_id, version_id, task_count, scheduled_for, origin; none once it is cancelled or another's, or the
+-- workflow is deleted
+SELECT w.id AS workflow_id, v.id AS version_id, v.task_count, t.scheduled_for, t.origin
+FROM (SELECT job_id, scheduled_for, origin FROM jobs_trigger
+      WHERE id = %(id)s AND fence = %(fence)s AND CASE state WHEN 'running' THEN NOT cancel_requested END
+      FOR NO KEY UPDATE) t, LATERAL (
+    SELECT workflow_id FROM jobs_job WHERE id = t.job_id OFFSET 0) j
+    JOIN jobs_workflow w ON w.id = j.workflow_id AND w.deleted_at IS NULL
+    JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.number = w.version;
+
+-- name: run_of_instant
+-- The run of a workflow that has this instant, and the firing that began it (null: a caller did).
+-- index: workflowrun_one_an_instant
+-- returns: id, trigger_id
+SELECT id, trigger_id FROM jobs_workflowrun WHERE workflow_id = %(workflow_id)s AND scheduled_for = %(scheduled_for)s;
 
 -- name: settle
 -- Start what may start of a run, and end it if nothing is left.
@@ -57,7 +85,8 @@ SELECT id FROM jobs_taskrun WHERE run_id = %(id)s AND state = 'started' ORDER BY
 -- commit, so triggers are cancelled in a transaction after this one.
 -- locks: the run's row, waits (request)
 -- returns: id, if it had not ended
-UPDATE jobs_workflowrun SET cancel_requested = true
+UPDATE jobs_workflowrun SET
+    cancel_requested = true, cancel_reason = CASE WHEN cancel_requested THEN cancel_reason ELSE %(reason)s END
 WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
 RETURNING id;
 
@@ -69,6 +98,36 @@ RETURNING id;
 UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at = carillon_clock(),
                         unsettled = pg_current_xact_id()
 WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
+
+-- name: due_cancels
+-- Runs that are to be cancelled by now, the first to be first, and whether they still run; but those that somebody is at.
+-- locks: rows of runs, SKIP LOCKED
+-- index: duecancel_at, primary key of jobs_workflowrun
+-- returns: run_id, tenant_id, at, reason, running
+SELECT due.*, run.running FROM (
+    SELECT run_id, tenant_id, at, reason FROM jobs_duecancel
+    WHERE at <= carillon_clock() ORDER BY at LIMIT %(limit)s) due, LATERAL (
+    SELECT state = 'running' AS running FROM jobs_workflowrun WHERE id = due.run_id
+    FOR NO KEY UPDATE SKIP LOCKED) run;
+
+-- name: cancels_done
+-- These were cancelled, or had ended before. A retry meanwhile has set another instant.
+-- locks: rows of due cancels, SKIP LOCKED
+-- index: primary key of jobs_duecancel
+DELETE FROM jobs_duecancel WHERE run_id = ANY(ARRAY(
+    SELECT due.run_id
+    FROM unnest(%(ids)s::uuid[], %(ats)s::timestamptz[]) AS done(run_id, at), LATERAL (
+        SELECT run_id FROM jobs_duecancel WHERE run_id = done.run_id AND at = done.at FOR UPDATE SKIP LOCKED) due));
+
+-- name: bound
+-- Let a run that goes on be cancelled when its deadline is over once more.
+-- locks: the run's due cancel, waits (request)
+-- index: primary keys
+INSERT INTO jobs_duecancel (run_id, tenant_id, at, reason)
+SELECT run.id, run.tenant_id, carillon_clock() + v.deadline, 'deadline'
+FROM jobs_workflowrun run JOIN jobs_workflowversion v ON v.id = run.version_id
+WHERE run.id = %(id)s AND v.deadline IS NOT NULL
+ON CONFLICT (run_id) DO UPDATE SET at = excluded.at, reason = excluded.reason;
 
 -- name: pause
 -- From here on nothing of the run starts; what has started goes on.
@@ -116,7 +175,7 @@ RETURNING t.id, t.tenant_id, t.job_type, t.state;
 -- locks: the workflow's row, then the run's, waits (request)
 -- returns: id, version_id
 UPDATE jobs_workflowrun run SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false,
-                                paused_at = NULL
+                                cancel_reason = '', paused_at = NULL
 FROM (SELECT id FROM jobs_workflow WHERE id = (SELECT workflow_id FROM jobs_workflowrun WHERE id = %(id)s)
         AND deleted_at IS NULL FOR KEY SHARE) w
 WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND w.id = run.workflow_id
@@ -238,6 +297,8 @@ WITH gone AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), tasks AS (
     DELETE FROM jobs_taskrun WHERE run_id = ANY(ARRAY(SELECT id FROM gone))
+), due AS (
+    DELETE FROM jobs_duecancel WHERE run_id = ANY(ARRAY(SELECT id FROM gone))
 )
 DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;
 

@@ -6,7 +6,9 @@ What follows from the end of a task is decided by functions of the database (mig
 from jobs.store.workflows.runs import (
     Map,
     answer,
+    begin_fired,
     begin_run,
+    cancel_due,
     cancel_run,
     insert_graph,
     pause_run,
@@ -21,7 +23,9 @@ from jobs.store.workflows.runs import (
 __all__ = (
     "Map",
     "answer",
+    "begin_fired",
     "begin_run",
+    "cancel_due",
     "cancel_run",
     "insert_graph",
     "pause_run",

@@ -11,7 +11,7 @@ import orjson
 from jobs.core.errors import Conflict
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import WAIT_TYPE, When
-from jobs.models import Job, WorkflowVersion
+from jobs.models import Job, Origin, WorkflowVersion
 from jobs.models.fields import new_id, new_ids
 from jobs.store import db, events, lifecycle
 from jobs.store import jobs as job_store
@@ -19,6 +19,9 @@ from jobs.store.insight import activity
 from jobs.store.purge import first_id_within
 
 _SQL = db.queries("workflows")
+#: Between instants of runs that maps may have: ten thousand items, a microsecond each.
+_SHIFT = timedelta(milliseconds=10)
+_MAX_SHIFTS = 100
 
 
 class Map(NamedTuple):
@@ -69,6 +72,8 @@ def begin_run(
     tasks: int,
     run_input: object = None,
     scheduled_for: datetime | None = None,
+    origin: str = Origin.RUN_NOW,
+    trigger_id: UUID | None = None,
 ) -> UUID | None:
     """Begin a run of a version that has so many ``tasks``, and start what waits for nothing. Opens a transaction.
 
@@ -82,6 +87,8 @@ def begin_run(
             ids=new_ids(tasks),
             input=None if run_input is None else orjson.dumps(run_input).decode(),
             scheduled_for=scheduled_for,
+            origin=str(origin),
+            trigger_id=trigger_id,
         )
         for row in rows:
             _SQL["settle"](id=row.id)
@@ -89,20 +96,61 @@ def begin_run(
     return None
 
 
-def cancel_run(*, run_id: UUID, tenant_id: int) -> bool:
+def begin_fired(*, trigger_id: UUID, fence: int, run_input: object = None) -> UUID | None:
+    """Begin the run of a claimed firing of a workflow's schedule, of the version that is present. Opens a transaction.
+
+    Returns its id, the same however often the firing is executed. None: the firing was cancelled or taken over, or the
+    workflow is deleted.
+    """
+    with db.atomic():
+        for row in _SQL["firing"](id=trigger_id, fence=fence):
+            # A caller's run may have that very instant: then this one takes the next that is free.
+            for nth in range(_MAX_SHIFTS):
+                scheduled_for = row.scheduled_for + nth * _SHIFT
+                run_id = begin_run(
+                    workflow_id=row.workflow_id,
+                    version_id=row.version_id,
+                    tasks=row.task_count,
+                    run_input=run_input,
+                    scheduled_for=scheduled_for,
+                    origin=row.origin,
+                    trigger_id=trigger_id,
+                )
+                known = _SQL["run_of_instant"](workflow_id=row.workflow_id, scheduled_for=scheduled_for)
+                if run_id is not None or not known:
+                    return run_id
+                if known[0].trigger_id == trigger_id:
+                    return UUID(str(known[0].id))
+    return None
+
+
+def cancel_run(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bool:
     """End what waits of a run, and ask what runs to stop. False: it has ended, or is not this tenant's.
 
     Two transactions: call it in none. A failure between them leaves a run of which nothing starts any more; to call it
     again cancels the rest.
     """
     with db.atomic():
-        if not _SQL["begin_cancel"](id=run_id, tenant_id=tenant_id):
+        if not _SQL["begin_cancel"](id=run_id, tenant_id=tenant_id, reason=reason):
             return False
         _SQL["cancel_waiting"](id=run_id)
         _SQL["settle"](id=run_id)
     with db.atomic():
         lifecycle.cancel_many(trigger_ids=[row.id for row in _SQL["started"](id=run_id)], tenant_id=tenant_id)
     return True
+
+
+def cancel_due(*, limit: int) -> int:
+    """Cancel up to ``limit`` runs that are to be cancelled by now: their deadline is over, or a newer firing replaces
+    them. Returns how many were looked at; what fails comes again. Call it outside a transaction.
+    """
+    due = _SQL["due_cancels"](limit=limit)
+    for row in due:
+        if row.running:
+            cancel_run(run_id=row.run_id, tenant_id=row.tenant_id, reason=row.reason)
+    if due:
+        _SQL["cancels_done"](ids=[row.run_id for row in due], ats=[row.at for row in due])
+    return len(due)
 
 
 def pause_run(*, run_id: UUID, tenant_id: int) -> bool:
@@ -153,6 +201,7 @@ def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = (), skip: 
     """
     with db.atomic():
         for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id, names_tasks=bool(tasks)):
+            _SQL["bound"](id=row.id)
             passed = []
             if skip:
                 found = _SQL["pass_over"](id=row.id, version_id=row.version_id, tasks=list(skip))

@@ -78,6 +78,14 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("PUT", "workflows/<uuid:workflow_id>"): ({"name": "etl", "tasks": {"load": {"job_type": "noop"}}}, 200),
     ("DELETE", "workflows/<uuid:workflow_id>"): (None, 204),
     ("POST", "workflows/<uuid:workflow_id>/runs"): (None, 201),
+    ("POST", "workflows/<uuid:workflow_id>/backfills"): (
+        {"start": "2025-03-01T00:00:00Z", "end": "2025-03-02T00:00:00Z", "dry_run": True},
+        200,
+    ),
+    ("GET", "workflows/<uuid:workflow_id>/backfills"): (None, 200),
+    ("POST", "workflows/<uuid:workflow_id>/backfills/<uuid:backfill_id>/cancel"): (None, 200),
+    ("POST", "workflows/<uuid:workflow_id>/pause"): (None, 200),
+    ("POST", "workflows/<uuid:workflow_id>/resume"): (None, 200),
     ("GET", "workflows/<uuid:workflow_id>/versions"): (None, 200),
     ("GET", "workflows/<uuid:workflow_id>/versions/<int:number>"): (None, 200),
     ("GET", "workflows/<uuid:workflow_id>/versions/<int:number>/compare/<int:other>"): (None, 200),
@@ -208,7 +216,8 @@ def url(owner: Caller) -> Callable[[str], str]:
         put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
         operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
         key, _ = create_api_key(tenant=owner.tenant, name="to be revoked", scopes=["read"])
-        workflow = make_workflow(owner.tenant, tasks=["extract"])
+        hourly = {"type": "cron", "cron": "@hourly"}
+        workflow = make_workflow(owner.tenant, tasks=["extract"], schedule=hourly)
         run = begin(workflow) if "run_id" in route else None
         if run and route.endswith("retry"):
             WorkflowRun.objects.filter(id=run.id).update(state="failed", finished_at=now())
@@ -218,7 +227,7 @@ def url(owner: Caller) -> Callable[[str], str]:
             "run": run.id if run else MISSING,
             "attempt": make_attempt(trigger).id,
             "backfill": CatchUp.objects.create(
-                job=job,
+                job=Job.with_hidden.get(id=workflow.schedule_job_id) if "workflows/" in route else job,
                 tenant_id=job.tenant_id,
                 job_version=1,
                 origin="backfill",
