@@ -114,9 +114,7 @@ class TestClaim:
         ]
         rows = claim_due()
         assert sorted(row.workflow.input for row in rows) == [1, 1, 1, 2, 2, 2]
-        answered = db.queries("workflows")["values"](
-            ids=[row.id for row in rows], sources=[""] * 6, whats=["task"] * 6, paths=["[]"] * 6
-        )
+        answered = db.queries("workflows")["values"](ids=[row.id for row in rows], references=[".task"] * 6)
         assert sorted(row.input for row in answered if row.input) == [run.input for run in began]
 
 

@@ -126,6 +126,19 @@ class TestASchedule:
         assert trigger.result == {"workflow_run_id": str(first)}
         assert town.runs() == ["succeeded"]
 
+    def test_begins_its_run_though_a_caller_has_one_of_that_very_instant(self, town: Town) -> None:
+        found = Workflow.objects.get(id=town.create()["id"])
+        town.wait(HOUR + SECOND)
+        town.beat.step()
+        [trigger] = Trigger.objects.filter(state="queued")
+        factories.claim(trigger)
+        version = found.versions.get()
+        options = {"workflow_id": found.id, "version_id": version.id, "tasks": 1}
+        callers = store.begin_run(**options, scheduled_for=trigger.scheduled_for)
+        first, again = (store.begin_fired(trigger_id=trigger.id, fence=trigger.fence) for _ in range(2))
+        assert first == again != callers
+        assert WorkflowRun.objects.get(id=first).scheduled_for - trigger.scheduled_for < SECOND
+
     def test_lets_a_late_worker_begin_nothing(self, town: Town) -> None:
         town.create()
         town.wait(HOUR + SECOND)

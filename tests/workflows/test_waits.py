@@ -202,6 +202,14 @@ class TestApproval:
 
 
 class TestApi:
+    def test_shows_a_wait_as_it_may_be_sent_back(self) -> None:
+        caller = Caller(factories.make_tenant())
+        tasks = {"paid": {"wait": {"type": "signal"}}, "at": {"wait": {"type": "time", "seconds": 5}}}
+        shown = caller.post("/workflows", {"name": "etl", "tasks": tasks}).json()
+        path = f"/workflows/{shown['id']}"
+        assert caller.put(path, shown["definition"]).json()["version"] == 1
+        assert caller.get(path).json() == shown
+
     def test_shows_what_is_waited_for_and_takes_the_answer(self) -> None:
         run = waiting(APPROVAL)
         caller = Caller(run.tenant)

@@ -53,8 +53,12 @@ class TaskShape(Shape):
     def _check(self) -> Self:
         if (self.job_type is None) is (self.wait is None):
             raise InvalidInput({"job_type": "A task has a job_type or a wait, and not both."})
-        if self.wait is not None and (strange := self.model_fields_set.intersection(("map", *_OF_JOBS))):
-            raise InvalidInput(dict.fromkeys(strange, "Does not belong to a wait; leave it out."))
+        if self.wait is not None:
+            # What is at its default may have been filled in by whoever shows a definition.
+            fields = type(self).model_fields
+            strange = [name for name in ("map", *_OF_JOBS) if getattr(self, name) != fields[name].default]
+            if strange:
+                raise InvalidInput(dict.fromkeys(strange, "Does not belong to a wait; leave it out."))
         return self
 
     def taking(self) -> dict[str, object]:

@@ -45,7 +45,7 @@ def _values(pairs: list[tuple[UUID, Reference]]) -> dict[UUID, dict[Reference, A
     inputs: dict[str, Any] = {}
     for row in sorted(_answered(pairs), key=lambda row: row.nth):
         key, reference = pairs[row.nth - 1]
-        value = TOO_LARGE if row.too_large else row.value
+        value: Any = TOO_LARGE if row.too_large else row.value
         if reference.what == "scheduled_for":
             value = instant_text(row.scheduled_for)
         elif reference == _TASK:
