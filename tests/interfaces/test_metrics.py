@@ -12,15 +12,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
+from jobs.actions.workflows.runs import pause_run
 from jobs.api import metrics
-from jobs.core.activity import KINDS
-from jobs.models import CatchUp, MetricTenant
+from jobs.core.activity import KINDS, SECONDS_BUCKETS, SECONDS_SUM
+from jobs.models import CatchUp, MetricTenant, WorkflowRun
 from jobs.models.fields import first_id_since
 from jobs.store.insight import activity, clocks, rollup, workers
 from jobs.store.insight import metrics as figures
 from tenants.models import Tenant
 from tests import factories
 from tests.factories import MINUTE, make_job, make_tenant, make_trigger, take_lease
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 TOKEN = "a token of sixteen or more".replace(" ", "-")
@@ -135,6 +137,24 @@ class TestWhatItTells:
         assert found["parked_triggers", "overlap", "noop"] == 2
         assert found["due_triggers", "noop"] == 3
         assert 3_600 <= found["lag_seconds", "noop"] < 3_655
+
+    def test_is_which_runs_of_workflows_go_on_and_since_when(self, client: Client) -> None:
+        calm = samples(client)
+        assert calm["workflow_runs_running",] == calm["workflow_run_oldest_seconds",] == 0
+        assert calm["workflow_tasks", "waiting"] == 0
+        workflow = make_workflow(
+            make_tenant(), ("extract", "load"), ("load", "report"), tasks=["other"], max_parallel=1
+        )
+        runs = [begin(workflow) for _ in range(3)]
+        for run, minutes in zip(runs, (9, 5, 30), strict=True):
+            WorkflowRun.objects.filter(id=run.id).update(created_at=factories.now() - minutes * MINUTE)
+        pause_run(tenant=workflow.tenant, run_id=runs[2].id)
+        metrics.kept.forget()
+        found = samples(client)
+        assert (found["workflow_runs_running",], found["workflow_runs_paused",]) == (3, 1)
+        assert 540 <= found["workflow_run_oldest_seconds",] < 600
+        states = ("waiting", "ready", "started")
+        assert [found["workflow_tasks", state] for state in states] == [6, 3, 3]
 
     def test_is_how_late_every_lane_is_however_many_triggers_are_counted(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -302,6 +322,16 @@ class TestWhatHappened:
             == 2
         )
         assert not any("no_longer_told" in key[0] for key in found)
+
+    def test_is_what_became_of_runs_of_workflows(self, client: Client) -> None:
+        seconds = {SECONDS_SUM: 180_000_000, SECONDS_BUCKETS[16]: 1}
+        activity.add_own(
+            {("workflow_runs", ("failed",)): {"times": 2}, ("workflow_run_seconds", ("failed",)): seconds}
+        )
+        found = samples(client)
+        assert found["workflow_runs_total", "failed"] == 2
+        assert found["workflow_run_seconds_count", "failed"] == 1
+        assert found["workflow_run_seconds_sum", "failed"] == 180
 
     def test_only_goes_up_whatever_becomes_of_minutes_hours_and_names(
         self, client: Client, clock: Callable[[timedelta], None]

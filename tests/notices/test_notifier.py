@@ -8,6 +8,7 @@ import pytest
 from django.db import transaction
 
 from jobs.actions import jobs as jobs_actions
+from jobs.activity import own
 from jobs.engine.notices import notifier, notify
 from jobs.models import Event, Job, Trigger
 from jobs.models.event import FeedReader
@@ -17,6 +18,7 @@ from tenants.models import Tenant
 from tests.engine.conftest import Broker
 from tests.factories import claim, dispatch, finish_of, make_job, make_running, make_tenant, make_trigger, now
 from tests.races.conftest import Rival
+from tests.workflows.playing import begin, make_workflow, play
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("job_types")]
 URL = "https://ops.example/hook"
@@ -274,3 +276,34 @@ class TestABeat:
             beat.turn()
         assert beat.cycle.leading
         assert notify() == 1
+
+
+class TestRunsOfWorkflows:
+    """The notifier reads each event once, so it counts them; no notice is made of them."""
+
+    @pytest.fixture(autouse=True)
+    def none_counted(self) -> None:
+        own.take()  # what tests before left
+
+    def test_are_counted_once_with_how_long_they_took(self) -> None:
+        run = begin(make_workflow(make_tenant(notify=DEAD), tasks=["load"]))
+        play(run, {"load": "dead"})
+        notify()
+        notify()
+        counts = own.take()
+        assert counts["workflow_runs", ("started",)] == counts["workflow_runs", ("failed",)] == {"times": 1}
+        assert ("workflow_runs", ("succeeded",)) not in counts
+        took = counts["workflow_run_seconds", ("failed",)]
+        assert run.finished_at is not None
+        seconds = (run.finished_at - run.created_at).total_seconds()
+        assert took.pop("us") == pytest.approx(seconds * 1_000_000, abs=1)
+        assert list(took.values()) == [1]
+
+    def test_are_not_counted_by_a_pass_that_was_rolled_back(self) -> None:
+        begin(make_workflow(make_tenant(), tasks=["load"]))
+        with transaction.atomic():
+            notify()
+            transaction.set_rollback(True)
+        assert not any(name == "workflow_runs" for name, _ in own.take())
+        notify()
+        assert own.take()["workflow_runs", ("started",)] == {"times": 1}

@@ -643,7 +643,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "metrics.parked": lambda s: {"limit": 2_000},
     "metrics.totals": lambda s: {},
     "metrics.own": lambda s: {},
-    "metrics.ahead": lambda s: {"limit": 1_000},
+    "metrics.ahead": lambda s: {"limit": 1_000, "runs": 10_000, "tasks": 20_000},
     "metrics.messages": lambda s: {"limit": 10_000},
     "metrics.past_retention": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 2_000},
     "metrics.partitions_ahead": lambda s: {"tables": ["jobs_attempt"]},

@@ -23,7 +23,7 @@ from jobs.core.activity import (
     TIMES,
 )
 from jobs.core.states import DEAD_REASONS, AttemptState
-from jobs.store.insight.activity import ERRORS
+from jobs.store.insight.activity import ERRORS, RUN_SECONDS, RUNS
 
 _WHOSE = ("job_type", "tenant")
 _LES = (*map(floatToGoString, BOUNDS), "+Inf")
@@ -170,6 +170,11 @@ _OWN_COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
         "Attempts that failed or timed out, by error code; codes that handlers make up are other. A code that is new "
         "or rises names the cause: connect and timeout are the target's or the way to it, http_5xx is its own.",
     ),
+    RUNS: (
+        ("event",),
+        "Runs of workflows that began, were retried or ended, as the event feed tells of them. Alarm on failed, for "
+        "workflows that matter.",
+    ),
     "step_failures": (
         ("step",),
         "Runs of a leader's step that failed. The beat's log says why at 'step failed'; the other steps go on.",
@@ -196,6 +201,10 @@ _OWN_COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 _OWN_TIMES: dict[str, tuple[tuple[str, ...], str]] = {
+    RUN_SECONDS: (
+        ("outcome",),
+        "From a run's begin to its end; of one that was retried, from its first begin.",
+    ),
     "step_seconds": (
         ("step",),
         "How long runs of a leader's steps took. Dispatch's is a beat's turn: above a tenth of a second, firings wait.",

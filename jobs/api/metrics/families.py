@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from jobs.api.metrics import activity
 from jobs.core.activity import label_of
+from jobs.core.workflows.states import UNFINISHED_TASK_RUNS
 from jobs.store.insight.metrics import Figures
 from jobs.store.insight.workers import shared_names
 
@@ -40,6 +41,7 @@ class Families(Collector):
             yield from activity.of_processes(self._found.own)
             yield from _of_ahead(self._found)
             yield from _of_backlog(self._found)
+            yield from _of_workflows(self._found)
             yield from _of_queues(self._found)
             yield from _of_processes(self._found)
             yield from _of_database(self._found)
@@ -158,6 +160,33 @@ def _of_ahead(found: Figures) -> Iterator[Metric]:
             "job_type",
         ),
         _each(found.messages, "oldest_seconds", "job_type", of=max),
+    )
+
+
+def _of_workflows(found: Figures) -> Iterator[Metric]:
+    workflows = found.ahead
+    yield GaugeMetricFamily(
+        "carillon_workflow_runs_running",
+        "Runs of workflows that have not ended, paused ones included, up to 10,000.",
+        value=workflows.running,
+    )
+    yield GaugeMetricFamily(
+        "carillon_workflow_runs_paused", "Those of them that are paused.", value=workflows.paused
+    )
+    yield GaugeMetricFamily(
+        "carillon_workflow_run_oldest_seconds",
+        "Since the oldest run began that goes on and is not paused. Alarm above what your workflows take; explain of "
+        "that run names the task that holds it.",
+        value=workflows.oldest_seconds,
+    )
+    yield _filled(
+        _gauge(
+            "workflow_tasks",
+            "Tasks of runs that go on, up to 20,000. Waiting: for tasks before them; ready: for max_parallel or the "
+            "end of a pause; started: they are triggers.",
+            "state",
+        ),
+        {(state,): getattr(workflows, state) for state in UNFINISHED_TASK_RUNS},
     )
 
 

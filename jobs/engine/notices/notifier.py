@@ -1,4 +1,6 @@
-"""One pass of the notifier: bounded, and a transaction each page."""
+"""One pass of the notifier: bounded, and a transaction each page. It reads each event once, so runs of workflows are
+counted here, too.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +10,7 @@ from jobs.handlers.registry import SYSTEM_PREFIX
 from jobs.store import db
 from jobs.store.events import Place, notices
 from jobs.store.events.notices import WORDS, Notice
+from jobs.store.insight import activity
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
 
@@ -25,6 +28,7 @@ def notify() -> int:
             events = notices.read(after=place, limit=PAGE) if place else []
             if not events:
                 return made
+            activity.count_runs(events)
             made += _notices_of(events)
             notices.keep(Place(int(events[-1].xid), events[-1].id))
         if events[-1].on_page < PAGE:

@@ -57,7 +57,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("workflow", "-id"), name="workflowrun_of_workflow"),
             # A workflow that runs cannot be deleted.
             models.Index(fields=("workflow",), condition=Q(state="running"), name="workflowrun_running"),
-            # store/sql/metrics.sql: workflow_runs — how many go on, and since when the oldest.
+            # store/sql/metrics.sql: ahead — how many go on, and since when the oldest.
             models.Index(fields=("id",), condition=Q(state="running"), name="workflowrun_oldest"),
         )
 

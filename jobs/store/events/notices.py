@@ -56,11 +56,11 @@ def take() -> Place | None:
 
 
 def read(*, after: Place, limit: int) -> list[Any]:
-    """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each, and
-    the last. Each says how many there were, as ``on_page``.
+    """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each,
+    those that are counted, and the last. Each says how many there were, as ``on_page``.
     """
     for window in windows_after(after):
-        if rows := _SQL["read"](limit=limit, kinds=list(WORDS), **window):
+        if rows := _SQL["read"](limit=limit, kinds=[*WORDS, *activity.RUN_EVENTS], **window):
             return rows
     return []
 

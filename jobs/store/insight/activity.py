@@ -12,13 +12,15 @@ from uuid import UUID
 
 import orjson
 
-from jobs.activity import Key, OwnRows, Rows, activity, own
+from jobs.activity import Key, OwnKey, OwnRows, Rows, activity, own
 from jobs.core.activity import (
     DECLARED_TYPES,
     DURATION_BUCKETS,
     DURATION_SUM,
     LAG_BUCKETS,
     LAG_SUM,
+    SECONDS_BUCKETS,
+    SECONDS_SUM,
     SKIPS,
     TIMES,
     Counts,
@@ -34,6 +36,11 @@ _SQL = db.queries("activity")
 BATCH = 500
 #: What processes tell of attempts that failed, by job type and error code.
 ERRORS = "attempt_errors"
+#: What became of runs of workflows, by the event that tells of it, and how long they took, by their end.
+RUNS, RUN_SECONDS = "workflow_runs", "workflow_run_seconds"
+_OF_RUNS = "workflow_run."
+#: Kinds of events that are counted.
+RUN_EVENTS = tuple(f"{_OF_RUNS}{word}" for word in ("started", "retried", "succeeded", "failed", "cancelled"))
 
 
 def count(rows: Iterable[Any], kind: str) -> None:
@@ -115,6 +122,21 @@ def count_released(rows: Iterable[Any]) -> None:
         ended = getattr(row, "attempt_state", "lost")
         counted.add(_key_of(row), (f"ended_{ended}", 1), *_fate(row.state, row.reason))
     counted.keep()
+
+
+def count_runs(events: Iterable[Any]) -> None:
+    """Runs of workflows, by their events: the database ends them, so that no process could count. Call in the
+    transaction that reads each event once.
+    """
+    told: list[tuple[OwnKey, Iterable[tuple[str, int]]]] = []
+    for event in events:
+        if event.kind in RUN_EVENTS:
+            word, seconds = event.kind.removeprefix(_OF_RUNS), event.data.get("seconds")
+            told.append(((RUNS, (word,)), ((TIMES, 1),)))
+            if seconds is not None:
+                told.append(((RUN_SECONDS, (word,)), timed((seconds,), SECONDS_SUM, SECONDS_BUCKETS)))
+    if told:
+        db.on_commit(partial(own.add_all, told))
 
 
 def _key_of(row: Any) -> Key:

@@ -16,6 +16,8 @@ MAX_LEASES = 1_000
 MAX_LANES, MAX_OF_LANE = 100, 1_000
 MAX_PARKED = 2_000
 MAX_BREAKERS = 10_000
+#: So many runs of workflows that go on are counted, and so many of their tasks.
+MAX_RUNS, MAX_TASKS = 10_000, 20_000
 #: So many jobs, catch-ups of a stage and messages are looked at.
 MAX_AHEAD, MAX_MESSAGES = 1_000, 10_000
 #: Of the oldest triggers so many are looked at for what retention should have dropped.
@@ -50,7 +52,7 @@ def figures(*, retention: timedelta) -> Figures:
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
-    [ahead] = _SQL["ahead"](limit=MAX_AHEAD)
+    [ahead] = _SQL["ahead"](limit=MAX_AHEAD, runs=MAX_RUNS, tasks=MAX_TASKS)
     return Figures(
         totals=_SQL["totals"](),
         own=_SQL["own"](),

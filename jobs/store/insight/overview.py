@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jobs.store import db, partitions
 from jobs.store.events import notices
 from jobs.store.insight import clocks, workers
-from jobs.store.insight.metrics import MAX_AHEAD, MAX_BREAKERS, MAX_LEASES, MAX_OLDEST
+from jobs.store.insight.metrics import MAX_AHEAD, MAX_BREAKERS, MAX_LEASES, MAX_OLDEST, MAX_RUNS, MAX_TASKS
 from jobs.store.purge import first_id_within
 
 _SQL = db.queries("overview")
@@ -143,7 +143,7 @@ def upkeep(*, retention: timedelta) -> Upkeep:
     [past] = _METRICS["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )
-    [ahead] = _METRICS["ahead"](limit=MAX_AHEAD)
+    [ahead] = _METRICS["ahead"](limit=MAX_AHEAD, runs=MAX_RUNS, tasks=MAX_TASKS)
     return Upkeep(
         ahead=ahead,
         feed_lag_seconds=notices.feed_lag_seconds(ahead),

@@ -22,10 +22,13 @@ SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
 
 -- name: ahead
 -- What is late before it is due: how long ago the first job should have got its next trigger (those of suspended tenants
--- wait on purpose), and catch-ups that are not done; and the place that the notifier has come to.
--- index: job_next_fire, catchup_undecided, catchup_to_run, primary keys
+-- wait on purpose), and catch-ups that are not done; the place that the notifier has come to; and of workflows how many
+-- runs go on, of the %(runs)s oldest, how many of them are paused, since when the oldest goes on that is not paused, and
+-- their tasks that have not ended, by state, of %(tasks)s that are looked at.
+-- index: job_next_fire, catchup_undecided, catchup_to_run, workflowrun_oldest, taskrun_unfinished, primary keys
 -- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), 0: nothing waits; read_xid (as
--- text) and read_event_id, null: it has not begun
+-- text) and read_event_id, null: it has not begun; running, paused, oldest_seconds (0: none goes on), waiting, ready,
+-- started
 SELECT coalesce(greatest(0, (
            SELECT extract(epoch FROM carillon_clock() - min(next_fire_at)) FROM (
                SELECT next_fire_at FROM jobs_job
@@ -39,8 +42,15 @@ SELECT coalesce(greatest(0, (
        + (SELECT count(*) FROM (
             SELECT FROM jobs_catchup WHERE finished_at IS NULL AND reason = '' AND (
                 policy = 'fire_all' OR cursor >= until_at) ORDER BY tenant_id, id LIMIT %(limit)s) to_run) AS catch_ups,
-       reader.xid::text AS read_xid, reader.event_id AS read_event_id
-FROM (VALUES (1)) one LEFT JOIN jobs_feedreader reader ON reader.name = 'notifier';
+       reader.xid::text AS read_xid, reader.event_id AS read_event_id, runs.*, tasks.*
+FROM (VALUES (1)) one LEFT JOIN jobs_feedreader reader ON reader.name = 'notifier', (
+    SELECT count(*) AS running, count(paused_at) AS paused,
+           coalesce(greatest(0, extract(epoch FROM carillon_clock()
+                                        - min(created_at) FILTER (WHERE paused_at IS NULL))), 0)::float AS oldest_seconds
+    FROM (SELECT created_at, paused_at FROM jobs_workflowrun WHERE state = 'running' ORDER BY id LIMIT %(runs)s) o) runs, (
+    SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'ready') AS ready,
+           count(*) FILTER (WHERE state = 'started') AS started
+    FROM (SELECT state FROM jobs_taskrun WHERE state IN ('waiting', 'ready', 'started') LIMIT %(tasks)s) l) tasks;
 
 -- name: messages
 -- Messages that wait in Postgres because the broker is away, by job type, of the %(limit)s oldest.
