@@ -26,6 +26,7 @@ from benchmarks import (
     tenants,
     throughput,
     webhook,
+    workflows,
 )
 from benchmarks import scale as registry
 from benchmarks.progress import Progress
@@ -53,6 +54,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "missed": missed.measure,
     "slow_redis": slow_redis.measure,
     "row_lock": row_lock.measure,
+    "workflows": workflows.measure,
 }
 
 

@@ -7,18 +7,15 @@ rounds.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from statistics import median
 from typing import Any
 
-import psutil
-
 from benchmarks import carillon
 from benchmarks.report import Report, Row
 from benchmarks.stage import Stage
-from stage.processes import family
+from benchmarks.stage.processor import processor_time
 
 ROUNDS, SMALL = 8, 0.2
 TRIGGERS = 40_000
@@ -75,27 +72,8 @@ def _turn(stage: Stage, name: str, count: int, way: Mapping[str, Any]) -> tuple[
     """Firings a second, and the processor's microseconds for one."""
     with (
         carillon.running(stage, **way) as (beat, worker),
-        _processor_time(stage, beat.process.pid, worker.process.pid) as taken,
+        processor_time(stage, beat=beat.process.pid, worker=worker.process.pid) as taken,
     ):
         batch = carillon.add_one_time_jobs(stage, count, due_in=timedelta())
         seconds = carillon.drain(stage, batch, what=f"Carillon, {name}: {count:,} triggers")
-    return count / seconds, 1e6 * taken[0] / count
-
-
-@contextmanager
-def _processor_time(stage: Stage, *pids: int) -> Iterator[list[float]]:
-    """Yields a list that at the end of the block holds the seconds that the processes and Postgres took."""
-    postgres = psutil.Process(stage.value("SELECT pg_backend_pid()")).ppid()
-    processes = [process for pid in (*pids, postgres) for process in family(pid)]
-    taken: list[float] = []
-    before = sum(map(_seconds, processes))
-    yield taken
-    taken.append(sum(map(_seconds, processes)) - before)
-
-
-def _seconds(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.NoSuchProcess:  # a server process of autovacuum's, which comes and goes
-        return 0.0
-    return float(times.user + times.system)
+    return count / seconds, 1e6 * sum(taken.values()) / count

@@ -1,0 +1,64 @@
+"""Celery's canvas on the stage's Redis, results in Redis: ``python -m …celery_canvas chord|chain COUNT`` publishes.
+
+``BENCH_PEER`` picks the settings: ``default`` (Celery's own), or ``durable``: a task is acknowledged once it has ended,
+and given to another worker where its own is gone, after as long as Carillon's lease.
+
+A chord's last task, and a chain's, write down when they began and how many results they were given.
+"""
+
+import os
+import sys
+import time
+
+from celery import Celery, chain, chord
+
+QUEUE = "bench-canvas"
+#: What the last task writes to: how many results there were, and when.
+DONE = "bench-canvas-done"
+VISIBILITY_SECONDS = 30
+WORK_SECONDS = 0.01
+
+app = Celery(
+    "bench-canvas",
+    broker=os.environ.get("BENCH_BROKER", "memory://"),
+    backend=os.environ.get("BENCH_RESULTS", "cache+memory://"),
+)
+app.conf.update(task_default_queue=QUEUE, broker_connection_retry_on_startup=True)
+if os.environ.get("BENCH_PEER") == "durable":
+    app.conf.update(
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS},
+    )
+
+
+@app.task(name="work")
+def work(number: int) -> int:
+    """A hundredth of a second, as ``noop`` with ``sleep_ms``."""
+    time.sleep(WORK_SECONDS)
+    return number
+
+
+@app.task(name="step")
+def step() -> None:
+    """Do nothing."""
+
+
+@app.task(name="gather")
+def gather(results: list[int] | None) -> None:
+    """The end of both."""
+    found = len(results) if results is not None else 0
+    app.backend.client.set(DONE, f"{found} {time.time():.6f}")
+
+
+def publish(kind: str, count: int) -> None:
+    """Publish so many tasks and the one that follows them; print when that began."""
+    print(time.time(), flush=True)
+    if kind == "chord":
+        chord(work.s(number) for number in range(count))(gather.s())
+    else:
+        chain(*(step.si() for _ in range(count)), gather.si(None))()
+
+
+if __name__ == "__main__":
+    publish(sys.argv[1], int(sys.argv[2]))
