@@ -40,7 +40,7 @@ WORKFLOW = {
 #: A run each second, beside those before it, however late.
 EACH_SECOND = {
     "name": "each second",
-    "tasks": {"load": {"job_type": "noop"}},
+    "tasks": {"load": {"job_type": "recording", "retry_policy": _RETRY, "payload": {"fails_first": True}}},
     "schedule": {"type": "interval", "every_seconds": 1},
     "overlap_policy": "allow",
     "max_concurrent": 1000,
@@ -93,6 +93,7 @@ class TestCrashPoints:
 
     def test_begin_one_run_for_each_firing_of_a_workflows_schedule(self, tmp_path: Path) -> None:
         with Stage(beats=2, workers=2, CARILLON_CRASH_POINTS=str(tmp_path), **ENVIRONMENT) as stage:
+            stage.execute(ledger.TABLES)
             key = stage.create_tenant()
             runs.create(stage, EACH_SECOND, key=key)
             for point in POINTS * ROUNDS:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from jobs.actions.bulk.pauses import end_pauses
 from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.reaper import reap_leases
 from jobs.models import Change, Job, Trigger, Workflow, WorkflowRun
@@ -260,6 +261,12 @@ class TestAnEdit:
         town.finish()
         assert town.runs() == ["succeeded"]
 
+    def test_of_the_name_keeps_the_schedule_beside_one_of_a_name_that_begins_alike(self, town: Town) -> None:
+        first = town.create(name="x" * 150 + "1")
+        town.create(name="x" * 150 + "2")
+        renamed = town.owner.put(f"/workflows/{first['id']}", workflow(name="x" * 150 + "3"))
+        assert (renamed.status_code, renamed.json()["next_fire_at"]) == (200, first["next_fire_at"])
+
     def test_of_the_tasks_leaves_the_schedules_job_as_it_is(self, town: Town) -> None:
         path = f"/workflows/{town.create()['id']}"
         town.owner.put(path, workflow(tasks={"other": {"job_type": "noop"}}))
@@ -301,7 +308,10 @@ class TestAnEdit:
     def test_is_on_the_trail_of_the_workflow_alone(self, town: Town) -> None:
         path = f"/workflows/{town.create()['id']}"
         town.owner.put(path, workflow(schedule={"type": "cron", "cron": "0 2 * * *"}))
-        town.owner.post(f"{path}/pause")
+        for _ in range(2):
+            town.owner.post(f"{path}/pause")
+        [paused] = Change.objects.filter(changes__has_key="schedule_status")
+        assert paused.changes["schedule_status"] == ["active", "paused"]
         town.owner.delete(path)
         kinds = set(Change.objects.exclude(kind__in=("tenant", "api_key")).values_list("kind", flat=True))
         assert kinds == {"workflow"}
@@ -419,6 +429,17 @@ class TestPause:
         path = f"/workflows/{town.create(schedule=None)['id']}"
         for verb in ("pause", "resume"):
             assert town.owner.post(f"{path}/{verb}").status_code == 409
+
+    def test_ends_by_itself(self, town: Town) -> None:
+        path = f"/workflows/{town.create()['id']}"
+        until = (factories.now() + 90 * MINUTE).isoformat()
+        assert town.owner.post(f"{path}/pause", {"until": until}).json()["schedule_paused_until"]
+        town.wait(90 * MINUTE + SECOND)
+        end_pauses()
+        assert town.owner.get(path).json()["schedule_status"] == "active"
+        town.wait(30 * MINUTE)
+        town.finish()
+        assert town.runs() == ["succeeded"]
 
     def test_of_another_tenants_workflow_finds_nothing(self, town: Town) -> None:
         path = f"/workflows/{town.create()['id']}"

@@ -19,12 +19,12 @@ from jobs.core.workflows.comparison import compare
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import WAIT_TYPE, RunState
 from jobs.handlers import registry
-from jobs.models import Change, Job, Workflow, WorkflowRun, WorkflowVersion
+from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.models.fields import new_id
 from jobs.shapes.job import MAX_REASON
 from jobs.shapes.workflow.comparison import Comparison
 from jobs.shapes.workflow.definition import WorkflowDefinition
-from jobs.store import db, lifecycle, trail
+from jobs.store import db, lifecycle
 from jobs.store import workflows as store
 from tenants.clock import database_now
 from tenants.models import Tenant
@@ -33,8 +33,6 @@ from tenants.quotas import MAX_JOBS
 MAX_VERSIONS = 1_000
 #: Of a definition: 1,000 tasks of four kilobytes each.
 MAX_BYTES = 4 * 1024 * 1024
-#: Of a hidden job's name, the part that is its workflow's.
-_SHOWN_NAME = 100
 
 
 def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
@@ -45,14 +43,12 @@ def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
     """
     draft = _draft(tenant, definition)
     name, now = draft.read.name, draft.now
-    schedule = schedules.draft(tenant, draft.read, now=now)
+    workflow = Workflow(tenant=tenant, name=name, created_at=now, updated_at=now, labels=draft.read.labels)
+    schedule = schedules.draft(workflow, draft.read, now=now)
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         _check_name(tenant, name)
         _check_room(tenant, len(draft.jobs))
-        workflow = Workflow(
-            tenant=tenant, name=name, created_at=now, updated_at=now, labels=draft.read.labels
-        )
         if schedule is not None:
             schedules.begin(schedule, workflow)
         workflow.save(force_insert=True)
@@ -116,7 +112,6 @@ def pause_workflow(
         workflow = _lock(tenant, workflow_id, None)
         check_until(until)
         schedules.pause(workflow, reason=reason, until=until)
-        _note_schedule(workflow, "paused")
     return workflow
 
 
@@ -128,19 +123,7 @@ def resume_workflow(*, tenant: Tenant, workflow_id: UUID | str) -> Workflow:
     with db.atomic():
         workflow = _lock(tenant, workflow_id, None)
         schedules.resume(workflow)
-        _note_schedule(workflow, "active")
     return workflow
-
-
-def _note_schedule(workflow: Workflow, status: str) -> None:
-    trail.note(
-        tenant_id=workflow.tenant_id,
-        kind=Change.Kind.WORKFLOW,
-        object_id=workflow.id,
-        name=workflow.name,
-        action=Change.Action.UPDATED,
-        changes={"schedule_status": [None, status]},
-    )
 
 
 def workflows_of(tenant: Tenant) -> QuerySet[Workflow]:
@@ -284,7 +267,7 @@ def _hidden_jobs(tenant: Tenant, read: WorkflowDefinition, now: datetime) -> dic
     errors, jobs, kinds, waits = Complaints(), {}, _TaskKinds(tenant), _Waits(tenant)
     for key, task in read.tasks.items():
         job_id = new_id()
-        document = task.as_job(key, f"{read.name[:_SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
+        document = task.as_job(key, f"{read.name[: schedules.SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
         read_job = partial(
             definitions.parse, document, tenant=tenant, now=now, kinds=waits if task.wait else kinds
         )

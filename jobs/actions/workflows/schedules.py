@@ -17,27 +17,28 @@ from jobs.core.json_rules import check_json
 from jobs.core.states import JobStatus
 from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.handlers import registry
-from jobs.models import Job, Workflow
+from jobs.models import Change, Job, Workflow
 from jobs.shapes.workflow.definition import WorkflowDefinition
 from jobs.store import jobs as job_store
+from jobs.store import trail
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
-#: Of the job's name, the part that is its workflow's.
-_SHOWN_NAME = 100
+#: Of a hidden job's name, the part that is its workflow's.
+SHOWN_NAME = 100
 
 
-def draft(tenant: Tenant, read: WorkflowDefinition, *, now: datetime) -> Job | None:
-    """The job that the schedule of a definition asks for, not yet written; None: it has no schedule.
+def draft(workflow: Workflow, read: WorkflowDefinition, *, now: datetime) -> Job | None:
+    """The job that the schedule of a workflow's definition asks for, not yet written; None: it has no schedule.
 
     Raises ``InvalidInput`` by field, as a job does.
     """
-    check_json(read.input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
+    tenant = workflow.tenant
+    _check_input(read, tenant)
     if read.schedule is None:
         return None
-    return draft_job(
-        tenant=tenant, definition=read.schedule_as_job(_name(read)), now=now, kinds=_ScheduleKinds(tenant)
-    )
+    document = read.schedule_as_job(_name(workflow, read))
+    return draft_job(tenant=tenant, definition=document, now=now, kinds=_ScheduleKinds(tenant))
 
 
 def begin(job: Job, workflow: Workflow) -> None:
@@ -57,17 +58,15 @@ def bring(workflow: Workflow, read: WorkflowDefinition, *, now: datetime) -> Non
     """
     job = lock(workflow)
     if job is None:
-        if (job := draft(workflow.tenant, read, now=now)) is not None:
+        if (job := draft(workflow, read, now=now)) is not None:
             begin(job, workflow)
     elif read.schedule is None:
         end(workflow)
     else:
-        check_json(
-            read.input, field="input", max_bytes=workflow.tenant.max_payload_bytes, quota="max_payload_bytes"
-        )
-        document = read.schedule_as_job(_name(read))
-        kinds = _ScheduleKinds(workflow.tenant)
-        done = edits.edit([job], tenant=workflow.tenant, changes=document, whole=True, kinds=kinds)
+        tenant = workflow.tenant
+        _check_input(read, tenant)
+        document = read.schedule_as_job(_name(workflow, read))
+        done = edits.edit([job], tenant=tenant, changes=document, whole=True, kinds=_ScheduleKinds(tenant))
         for why in done.refused.values():
             raise why
 
@@ -87,12 +86,15 @@ def lock(workflow: Workflow) -> Job | None:
 
 
 def pause(workflow: Workflow, *, reason: str = "", until: datetime | None = None) -> None:
-    """Begin no run by the schedule until it is resumed. Raises ``Conflict`` without a schedule."""
+    """Begin no run by the schedule of a locked workflow until it is resumed. Raises ``Conflict`` without a schedule."""
     _steer(workflow, lambda jobs: statuses.pause(jobs, reason=reason, until=until))
 
 
 def resume(workflow: Workflow) -> None:
-    """Let the schedule go on from now. Raises ``Conflict`` without one, or where it can no longer be computed."""
+    """Let the schedule of a locked workflow go on from now.
+
+    Raises ``Conflict`` without one, or where it can no longer be computed.
+    """
     _steer(workflow, statuses.resume)
 
 
@@ -103,7 +105,8 @@ def locked(workflow: Workflow) -> Job:
 
 def read(workflow: Workflow) -> Job:
     """The job that is the workflow's schedule, for reading. Raises ``Conflict`` where there is none."""
-    return _there(Job.with_hidden.filter(id=workflow.schedule_job_id).first())
+    job_id = workflow.schedule_job_id
+    return _there(None if job_id is None else Job.with_hidden.get(id=job_id))
 
 
 def _there(job: Job | None) -> Job:
@@ -124,12 +127,27 @@ def with_schedules(workflows: QuerySet[Workflow]) -> QuerySet[Workflow]:
 
 
 def _steer(workflow: Workflow, change: Callable[[list[Job]], statuses.Refusals]) -> None:
-    for why in change([locked(workflow)]).values():
+    job = locked(workflow)
+    was = job.status
+    for why in change([job]).values():
         raise Conflict(why)
+    if job.status != was:
+        trail.note(
+            tenant_id=workflow.tenant_id,
+            kind=Change.Kind.WORKFLOW,
+            object_id=workflow.id,
+            name=workflow.name,
+            action=Change.Action.UPDATED,
+            changes={"schedule_status": [str(was), str(job.status)]},
+        )
 
 
-def _name(read: WorkflowDefinition) -> str:
-    return f"{read.name[:_SHOWN_NAME]} (schedule)"
+def _check_input(read: WorkflowDefinition, tenant: Tenant) -> None:
+    check_json(read.input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
+
+
+def _name(workflow: Workflow, read: WorkflowDefinition) -> str:
+    return f"{read.name[:SHOWN_NAME]} (schedule {workflow.id.hex[-12:]})"
 
 
 class _ScheduleKinds(Kinds):
