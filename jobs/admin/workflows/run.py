@@ -139,7 +139,8 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         run = kwargs["obj"]
         query = urlencode({"kind": "workflow", "object": run.workflow_id})
         context["progress"] = progress(run, only=request.GET.get("only", ""))
-        context["told"] = task.told(request.user, run, request.GET.get("task", ""))
+        if asked := request.GET.get("task"):
+            context["told"] = task.told(request.user, run, asked)
         # The trail tells of a run under its workflow.
         context["trail_url"] = f"{reverse('admin:jobs_change_changelist')}?{query}"
         return super().render_change_form(request, context, *args, **kwargs)
