@@ -74,8 +74,8 @@ class UncountedChangeList(ChangeList):
 class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
-    ``fetched`` names the relations a row shows, as for ``prefetch_related``; ``found_by`` the columns an id typed into
-    the search is looked for in; ``veiled`` the fields of its page that only those see who may see payloads.
+    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in;
+    ``veiled`` the fields of its page that only those see who may see payloads.
     """
 
     paginator = UncountedPaginator

@@ -114,8 +114,9 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return state_label("deleted") if workflow.deleted_at else workflow.version
 
     @admin.display(description="tasks")
-    def tasks(self, workflow: Any) -> int:
-        return int(workflow.task_count)
+    def tasks(self, workflow: Any) -> int | str:
+        """Of a deleted workflow retention may have dropped the version already."""
+        return NOTHING if workflow.task_count is None else workflow.task_count
 
     @admin.display(description="last run")
     def last_state(self, workflow: Any) -> str:

@@ -7,14 +7,19 @@ from django import forms
 from django.db.models import Model, QuerySet
 from django.http import Http404
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminSelectMultipleWidget
+from unfold.widgets import UnfoldAdminSelectMultipleWidget, UnfoldAdminTextInputWidget
 
 from jobs.actions.workflows.runs import check_input
 from jobs.admin.editing.inputs import JsonField
 from jobs.core.errors import InvalidInput
-from jobs.core.workflows.states import RunState
+from jobs.core.workflows.states import RunState, TaskRunState
 from jobs.models import TaskRun, Workflow, WorkflowRun, WorkflowTask
+from jobs.shapes.workflow.run import ApprovalRequest
 from tenants.console.reach import held_to_reach
+
+
+def _complaint(error: InvalidInput) -> forms.ValidationError:
+    return forms.ValidationError([text for texts in error.errors.values() for text in texts])
 
 
 class _OfRowForm(BaseDialogForm):
@@ -48,8 +53,25 @@ class RunForm(_OfRowForm):
         try:
             check_input(self.row.tenant, given)
         except InvalidInput as error:
-            raise forms.ValidationError([text for texts in error.errors.values() for text in texts]) from None
+            raise _complaint(error) from None
         return given
+
+
+class AnswerForm(BaseDialogForm):
+    """What is said of the approval that the task in the address asks for."""
+
+    task = forms.CharField(widget=forms.HiddenInput)
+    comment = forms.CharField(required=False, widget=UnfoldAdminTextInputWidget)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["task"].initial = self.request.GET.get("task")
+
+    def clean_comment(self) -> str:
+        try:
+            return ApprovalRequest.read({"comment": self.cleaned_data["comment"]}).comment
+        except InvalidInput as error:
+            raise _complaint(error) from None
 
 
 class RetryForm(_OfRowForm):
@@ -62,13 +84,25 @@ class RetryForm(_OfRowForm):
         widget=UnfoldAdminSelectMultipleWidget(attrs={"size": "8"}),
         help_text="They begin again, and all downstream of them. None: what did not succeed.",
     )
+    skip = forms.MultipleChoiceField(
+        label="Without these that failed",
+        required=False,
+        widget=UnfoldAdminSelectMultipleWidget(attrs={"size": "4"}),
+        help_text="They count as succeeded. If only such are chosen, nothing else that failed begins again.",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        states = dict(TaskRun.objects.filter(run=self.row).values_list("task", "state"))
+        # Items of a map are task runs of the same task.
+        of_tasks = TaskRun.objects.filter(run=self.row, item__isnull=True)
+        states = dict(of_tasks.values_list("task", "state"))
         tasks = WorkflowTask.objects.filter(version_id=self.row.version_id).order_by("number")
+        numbered = list(tasks.values_list("number", "key"))
         self.fields["tasks"].choices = [  # type: ignore[attr-defined]
-            (key, f"{key} ({states.get(number, '')})") for number, key in tasks.values_list("number", "key")
+            (key, f"{key} ({states.get(number, '')})") for number, key in numbered
+        ]
+        self.fields["skip"].choices = [  # type: ignore[attr-defined]
+            (key, key) for number, key in numbered if states.get(number) == TaskRunState.FAILED
         ]
         self.fields["tasks"].initial = self.request.GET.getlist("tasks")
 

@@ -21,7 +21,7 @@ from jobs.core.policies import Priority
 from jobs.core.workflows.graph import Edge
 from jobs.core.workflows.states import When
 from jobs.models import WorkflowVersion
-from jobs.shapes.workflow.definition import WorkflowDefinition
+from jobs.shapes.workflow.definition import TaskShape, WorkflowDefinition
 
 MAX_DRAWN, MAX_EDGES = 150, 400
 #: Names of tasks in one cell.
@@ -64,12 +64,19 @@ def of_version(version: WorkflowVersion) -> dict[str, Any]:
                 "after": json.dumps(before[key]) if drawn else "",
                 "named": named(before[key], usual=task.when),
                 "when": task.when.replace("_", " ") if len(before[key]) > 1 else "",
-                "job_type": task.job_type,
+                "job_type": what(task),
                 "priority": task.priority or Priority.MEDIUM.label,
             }
             for key, task in sorted(read.tasks.items(), key=lambda item: order.get(item[0], len(order)))
         ],
     }
+
+
+def what(task: TaskShape) -> str:
+    """The job type, or what the task waits for."""
+    if task.wait is not None:
+        return f"wait: {task.wait.root.type}"
+    return f"{task.job_type}, for each item" if task.map is not None else str(task.job_type)
 
 
 def named(before: Sequence[tuple[str, str]], *, usual: When | None = None) -> str:
@@ -188,6 +195,11 @@ def why(task: Mapping[str, Any]) -> str:
         return f"waits for {names(task['waits_for'], len(task['waits_for']))}"
     if task["trigger_state"] == "retrying" and task["state"] == "started":
         return f"tried again at {instant_text(task['due_at'])}"
+    if task["item_count"] is not None:
+        left = task["items_left"] or 0
+        return f"{task['item_count'] - left:,} of {task['item_count']:,} items ended"
+    if task["wait"] and task["state"] == "started":
+        return f"waits: {task['wait']['type']}, until {instant_text(task['due_at'])}"
     if task["state"] == "ready":
         return "may start: the run is paused, or has as many tasks started as it may"
     return str(task["reason"]).replace("_", " ")

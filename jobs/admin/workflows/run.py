@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 from unfold.enums import ActionVariant
 
+from jobs.actions.workflows import answers
 from jobs.actions.workflows import runs as actions
 from jobs.admin.shared.cells import duration_cell, id_cell, instant_cell, json_cell
 from jobs.admin.shared.filters import MadeSince, MadeUntil, MadeWithin, TenantFilter
@@ -19,7 +20,7 @@ from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.walks import WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.admin.workflows import task
-from jobs.admin.workflows.dialogs import RetryForm
+from jobs.admin.workflows.dialogs import AnswerForm, RetryForm
 from jobs.admin.workflows.progress import progress, run_label, standing
 from jobs.models import Workflow, WorkflowRun, WorkflowVersion
 
@@ -64,7 +65,8 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
     empty = "No workflow has run yet."
     veiled = ("shown_input",)
-    actions_detail = ("pause", "resume", "cancel", "retry")
+    #: The last two are offered by the panel of the task that asks.
+    actions_detail = ("pause", "resume", "cancel", "retry", "approve", "refuse")
     change_form_outer_before_template = "admin/jobs/workflowrun/run.html"
     change_form_outer_after_template = "admin/trail_link.html"
     fieldsets = (
@@ -116,9 +118,38 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         confirm="Retry the run",
     )
     def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
-        tasks = form.cleaned_data["tasks"]
+        tasks, skip = form.cleaned_data["tasks"], form.cleaned_data["skip"]
         done = f"Goes on from {', '.join(tasks)}." if tasks else "Goes on from what did not succeed."
-        return self._act(request, object_id, actions.retry_run, done=done, tasks=tasks)
+        if skip:
+            done = f"Goes on without {', '.join(skip)}."
+        return self._act(request, object_id, actions.retry_run, done=done, tasks=tasks, skip=skip)
+
+    @button(
+        "Approve",
+        asks="The task succeeds, and the run goes on. Your name and the comment are its result.",
+        icon="check",
+        form=AnswerForm,
+        confirm="Approve it",
+    )
+    def approve(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        return self._decide(request, object_id, form, approved=True, done="Approved.")
+
+    @button(
+        "Refuse",
+        asks="The task is cancelled, and what needs it is skipped.",
+        icon="block",
+        variant=ActionVariant.DANGER,
+        form=AnswerForm,
+        confirm="Refuse it",
+    )
+    def refuse(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        return self._decide(request, object_id, form, approved=False, done="Refused.")
+
+    def _decide(
+        self, request: HttpRequest, object_id: str, form: Any, *, approved: bool, done: str
+    ) -> HttpResponseBase:
+        given = {name: form.cleaned_data[name] for name in ("task", "comment")}
+        return self._act(request, object_id, answers.decide, done=done, approved=approved, **given)
 
     def _act(
         self, request: HttpRequest, object_id: str, act: Callable[..., Any], *, done: str, **given: Any
@@ -139,7 +170,8 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         run = kwargs["obj"]
         query = urlencode({"kind": "workflow", "object": run.workflow_id})
         context["progress"] = progress(run, only=request.GET.get("only", ""))
-        context["told"] = task.told(request.user, run, request.GET.get("task", ""))
+        if asked := request.GET.get("task"):
+            context["told"] = task.told(request.user, run, asked)
         # The trail tells of a run under its workflow.
         context["trail_url"] = f"{reverse('admin:jobs_change_changelist')}?{query}"
         return super().render_change_form(request, context, *args, **kwargs)

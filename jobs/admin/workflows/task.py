@@ -15,23 +15,18 @@ from jobs.admin.shared.cells import instant_cell
 from jobs.admin.shared.pages import ConsolePage
 from jobs.admin.shared.veil import may_see_payloads
 from jobs.admin.workflows import rows
-from jobs.core.workflows.states import RunState
+from jobs.core.workflows.states import RunState, TaskRunState
+from jobs.explain.workflows import explain_run
 from jobs.models import Trigger, WorkflowRun
 from tenants.console.reach import held_to_reach
 
-#: Why a task has no outcome of its own.
-REASONS = {
-    "upstream": "The tasks before it ended so that it can no longer start.",
-    "halted": "A task of the run failed, and the workflow halts then.",
-    "requested": "It was cancelled.",
-    "exhausted": "All its attempts failed.",
-    "permanent": "It failed in a way that a retry does not mend.",
-}
+#: Items of a map that are shown: those that did not succeed, from the first on.
+MAX_ITEMS = 50
 
 
 def run_within_reach(user: Any, run_id: UUID) -> WorkflowRun:
     """With its workflow, and its version but for the definition. Raises ``Http404``."""
-    found = WorkflowRun.objects.filter(id=run_id).select_related("workflow", "version")
+    found = WorkflowRun.objects.filter(id=run_id).select_related("tenant", "workflow", "version")
     run = held_to_reach(user, found.defer("input", "version__definition")).first()
     if run is None:
         raise Http404("There is no such run.")
@@ -44,22 +39,28 @@ def told(user: Any, run: WorkflowRun, key: str) -> dict[str, Any] | None:
     if key not in tasks:
         return None
     task = tasks[key]
-    return {
-        "run_id": run.id,
-        "key": key,
-        "state": rows.state_cell(rows.shown_state(task)),
-        "why": REASONS.get(task["reason"], task["reason"].replace("_", " ")),
-        "waits_for": task["waits_for"],
-        "before": rows.named([(edge["task"], edge["on"]) for edge in task["after"]]),
-        "next": _next(tasks.values(), key),
-        "ready": instant_cell(task["ready_at"]),
-        "started": instant_cell(rows.started_of(task)),
-        "due": instant_cell(task["due_at"]) if rows.shown_state(task) == "retrying" else "",
-        "finished": instant_cell(task["finished_at"]),
-        "goes_on": task["finished_at"] is None and run.state == RunState.RUNNING,
-        "retry": _retry(user, run, key),
-        "payloads_shown": may_see_payloads(user),
-    } | _attempts(user, task["trigger_id"])
+    why = explain_run(tenant=run.tenant, run_id=run.id, task=key).of_task
+    return (
+        {
+            "run_id": run.id,
+            "key": key,
+            "state": rows.state_cell(rows.shown_state(task)),
+            "why": why.summary(own=key) if why else "",
+            "waits_for": task["waits_for"],
+            "before": rows.named([(edge["task"], edge["on"]) for edge in task["after"]]),
+            "next": _next(tasks.values(), key),
+            "ready": instant_cell(task["ready_at"]),
+            "started": instant_cell(rows.started_of(task)),
+            "due": instant_cell(task["due_at"]) if rows.shown_state(task) == "retrying" else "",
+            "finished": instant_cell(task["finished_at"]),
+            "goes_on": task["finished_at"] is None and run.state == RunState.RUNNING,
+            "retry": _retry(user, run, key),
+            "asks": _asks(user, run, task),
+            "payloads_shown": may_see_payloads(user),
+        }
+        | _items(run, task)
+        | _attempts(user, task["trigger_id"])
+    )
 
 
 def _next(tasks: Any, key: str) -> str:
@@ -76,6 +77,33 @@ def _retry(user: Any, run: WorkflowRun, key: str) -> str:
     ):
         return ""
     return f"{reverse('admin:jobs_workflowrun_retry', args=[run.id])}?tasks={key}"
+
+
+def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, str] | None:
+    """What a task asks of those who may answer, while it does."""
+    wait = task["wait"] or {}
+    if wait.get("type") != "approval" or task["state"] != "started":
+        return None
+    pages = ("approve", "refuse") if user.has_perm("jobs.change_workflowrun") else ()
+    urls = {page: reverse(f"admin:jobs_workflowrun_{page}", args=[run.id]) for page in pages}
+    return {"message": wait["message"]} | {page: f"{url}?task={task['task']}" for page, url in urls.items()}
+
+
+def _items(run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any]:
+    """Of a map those of its items that did not succeed."""
+    if task["item_count"] is None:
+        return {}
+    left = actions.items_of(run, task["task"]).exclude(state=TaskRunState.SUCCEEDED).order_by("item")
+    items = [
+        {
+            "number": item.item,
+            "state": rows.state_cell(item.state),
+            "reason": item.reason.replace("_", " "),
+            "trigger_id": item.trigger_id,  # type: ignore[attr-defined]
+        }
+        for item in left.defer("value")[: MAX_ITEMS + 1]
+    ]
+    return {"items": items[:MAX_ITEMS], "more_items": len(items) > MAX_ITEMS, "items_told": rows.why(task)}
 
 
 def _attempts(user: Any, trigger_id: UUID | None) -> dict[str, Any]:

@@ -270,6 +270,46 @@ class TestATask:
         assert str(row.attempt_id) not in bare
         assert "Retry from here" not in bare
 
+    @pytest.mark.parametrize(("verb", "ends"), [("approve", "succeeded"), ("refuse", "cancelled")])
+    def test_that_asks_for_an_approval_is_answered_in_the_operators_name(
+        self, world: World, operator: Client, verb: str, ends: str
+    ) -> None:
+        asks = {"type": "approval", "message": "Release <b>it</b>?"}
+        run = begin(make_workflow(world.tenant, ("release", "tell"), waits={"release": asks}))
+        text = self.panel(operator, run, "release").content.decode()
+        assert "Release &lt;b&gt;it&lt;/b&gt;?" in text
+        url = f"{reverse(f'admin:{RUN}_{verb}', args=[run.id])}?task=release"
+        assert url in text
+        viewer = signed_in("view_workflowrun")
+        assert url not in self.panel(viewer, run, "release").content.decode()
+        assert viewer.post(url, CONFIRMED | {"task": "release"}).status_code == 403
+        assert 'value="release"' in operator.get(url).content.decode()
+        Change.objects.all().delete()
+        operator.post(url, CONFIRMED | {"task": "release", "comment": "seen"})
+        assert states(run)["release"] == ends
+        assert [one.actor for one in Change.objects.filter(kind="workflow")] == ["root"]
+        assert "does not wait for an approval" in said(operator.post(url, CONFIRMED | {"task": "release"}))
+
+    def test_of_a_map_tells_of_its_items_that_did_not_succeed(self, world: World, operator: Client) -> None:
+        over = {"each": {"over": {"$from": "workflow.input.list"}}}
+        run = begin(make_workflow(world.tenant, tasks=["each"], maps=over), run_input={"list": [1, 2, 3]})
+        text = shown(operator, RUN, run)
+        assert task_rows(text)["each"]["state"] == "started"
+        assert "0 of 3 items ended" in text
+        mine = [row for row in claim_due() if Trigger.objects.get(id=row.id).workflow_run_id == run.id]
+        finish(mine, lambda row: "dead" if row is mine[-1] else "succeeded")
+        text = self.panel(operator, run, "each").content.decode()
+        assert "3 of 3 items ended" in text
+        assert len(re.findall(r"Item \d", text)) == 1
+        asked = operator.get(reverse(f"admin:{RUN}_retry", args=[run.id])).content.decode()
+        assert asked.count("each (failed)") == 1
+
+    def test_that_failed_is_gone_on_without(self, world: World, operator: Client) -> None:
+        play(world.run, {"extract": "dead"})
+        url = reverse(f"admin:{RUN}_retry", args=[world.run.id])
+        assert "Goes on without extract." in said(operator.post(url, CONFIRMED | {"skip": ["extract"]}))
+        assert play(world.run) == [["load"]]
+
     def test_of_another_tenant_is_not_there(self, world: World) -> None:
         stranger = signed_in("view_workflowrun")
         user_id = stranger.session["_auth_user_id"]
