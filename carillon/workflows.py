@@ -31,6 +31,16 @@ class WorkflowOptions(TypedDict, total=False):
 
     on_failure: str
     max_parallel: int
+    deadline_seconds: float
+    labels: Mapping[str, str]
+    schedule: Mapping[str, Any]
+    input: Any
+    overlap_policy: str
+    max_concurrent: int
+    misfire_policy: str
+    misfire_grace_seconds: float
+    catchup_window_seconds: float
+    max_catchup: int
 
 
 class Reference:
