@@ -43,7 +43,7 @@ def trace_of(row: Any) -> TraceContext | None:
     """The trace that the attempt of the claimed ``row`` is part of, with its handler's span: what is sent on.
 
     It is the one of whoever asked for the trigger, recorded or not. A trigger that nobody asked for, or in no trace,
-    has one of its own if that is recorded; one for each time that it is replayed.
+    has one of its own if that is recorded; one for each time that it is replayed. Tasks of a workflow's run share one.
     """
     caller = w3c.recall(row.trace) if row.trace is not None else None
     recorder = traces.recorder()
@@ -187,8 +187,10 @@ class _Attempt:
 
 
 def _own_ids(row: Any) -> tuple[str, str]:
-    """The id of a trigger's own trace, and of its firing's span."""
+    """The id of a trigger's own trace, or of its workflow run's, and of its firing's span."""
     digest = blake2b(row.id.bytes + row.replay_count.to_bytes(4, "big"), digest_size=24).hexdigest()
+    if row.workflow_run_id is not None:
+        return blake2b(row.workflow_run_id.bytes, digest_size=16).hexdigest(), digest[32:]
     return digest[:32], digest[32:]
 
 

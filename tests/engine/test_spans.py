@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -23,10 +24,11 @@ from jobs.engine import endings
 from jobs.engine.reaper import reap_leases
 from jobs.engine.traces import trace_of
 from jobs.handlers.context import Context
-from jobs.models import Trigger
+from jobs.models import Trigger, WorkflowRun
 from jobs.store import lifecycle
 from jobs.telemetry import traces
 from jobs.telemetry.traces import spans as recording
+from jobs.telemetry.traces import w3c
 from jobs.telemetry.traces.spans import CLOSE_SECONDS, MAX_A_SECOND, MAX_ASKED_FOR, Recorder
 from jobs.telemetry.traces.w3c import TraceContext, read
 from stage.waiting import patience
@@ -34,6 +36,7 @@ from tests import factories
 from tests.engine.conftest import Perform, queued
 from tests.factories import ANYONE, SECOND
 from tests.interfaces.api.test_traces import TRACE_ID, TRACEPARENT
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Register = Callable[..., str]
@@ -285,6 +288,47 @@ class TestWhatAHandlerRecordsItself:
         assert not otel.get_current_span().get_span_context().is_valid
 
 
+class TestTasksOfOneRun:
+    """By a worker that claims them, one after the other."""
+
+    @staticmethod
+    def played(perform: Perform) -> WorkflowRun:
+        run = begin(make_workflow(factories.make_tenant(), ("extract", "load")))
+        for _ in range(2):
+            factories.dispatch()
+            perform(Trigger.objects.get(state="queued"))
+        run.refresh_from_db()
+        assert run.state == "succeeded"
+        return run
+
+    def test_are_one_trace_of_their_own(self, perform: Perform, spans: Spans) -> None:
+        self.played(perform)
+        of_one = spans()
+        firings = [span for span in of_one if span.name == "firing"]
+        assert len(trace_ids(of_one)) == 1
+        assert [span.parent for span in firings] == [None, None]
+        assert len({span_id(span) for span in of_one}) == len(of_one)
+        self.played(perform)
+        assert len(trace_ids(spans())) == 2
+
+    def test_are_children_of_the_call_that_began_it(self, perform: Perform, spans: Spans) -> None:
+        with patch("jobs.store.jobs.callers_trace", return_value=w3c.read(TRACEPARENT)):
+            self.played(perform)
+        firings = [span for span in spans() if span.name == "firing"]
+        assert trace_ids(spans()) == {TRACE_ID}
+        assert [parent_id(span) for span in firings] == [CALLERS_SPAN] * 2
+
+    def test_that_is_reaped_is_part_of_the_runs_trace(self, perform: Perform, spans: Spans) -> None:
+        begin(make_workflow(factories.make_tenant(), tasks=["extract"]))
+        factories.dispatch()
+        [claimed] = factories.claim(Trigger.objects.get(state="queued"))
+        expected = trace_of(claimed)
+        Trigger.objects.update(lease_expires_at=factories.now() - timedelta(minutes=1))
+        reap_leases(leadership=ANYONE, limit=10)
+        assert expected is not None
+        assert trace_ids(spans()) == {expected.trace_id}
+
+
 class TestLines:
     def test_of_an_ended_attempt_name_the_trace(
         self, perform: Perform, handler: Register, spans: Spans, lines: Lines
@@ -296,7 +340,7 @@ class TestLines:
 
 def an_attempt(number: int, trace: str | None = None, tenant: str = "acme") -> Any:
     ids = {"id": UUID(int=number << 64 | 1 << 63), "attempt_id": UUID(int=number << 64 | 1 << 63 | 1)}
-    return SimpleNamespace(**ids, trace=trace, tenant=tenant, replay_count=0)
+    return SimpleNamespace(**ids, trace=trace, tenant=tenant, replay_count=0, workflow_run_id=None)
 
 
 def sampled(rows: list[Any]) -> list[bool]:

@@ -741,6 +741,7 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "scheduled_for": s.now,
         "origin": "schedule",
         "trigger_id": one(s.ids),
+        "trace": None,
     },
     "workflows.firing": lambda s: {"id": one(s.ids), "fence": 1},
     "workflows.run_of_instant": lambda s: {"workflow_id": UUID(int=1), "scheduled_for": s.now},
@@ -753,7 +754,12 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "workflows.cancel_waiting": lambda s: {"id": UUID(int=1)},
     "workflows.pause": lambda s: {"id": UUID(int=1), "tenant_id": 1},
     "workflows.resume": lambda s: {"id": UUID(int=1), "tenant_id": 1},
-    "workflows.begin_retry": lambda s: {"id": UUID(int=1), "tenant_id": 1, "names_tasks": False},
+    "workflows.begin_retry": lambda s: {
+        "id": UUID(int=1),
+        "tenant_id": 1,
+        "names_tasks": False,
+        "trace": None,
+    },
     "workflows.answer": lambda s: {
         "id": UUID(int=1),
         "tenant_id": 1,

@@ -53,7 +53,8 @@ WITH fit AS MATERIALIZED (
       AND CASE t.state WHEN 'queued' THEN true END
     RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.job_type, t.tenant_id, t.scheduled_for, t.due_at, t.attempt_count,
         t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
-        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
+        t.workflow_run_id, extract(epoch FROM t.created_at)::float AS created,
+        extract(epoch FROM t.queued_at)::float AS queued,
         carillon_clock() - t.started_at AS elapsed, carillon_clock() AS attempt_started_at, fit.tenant,
         fit.webhook_secret, fit.job_name, fit.payload, fit.timeout, fit.retry_policy, fit.delivery, fit.switched_off,
         fit.watched, fit.guarded_target
@@ -85,11 +86,12 @@ WITH ours AS MATERIALIZED (
       AND CASE t.state WHEN 'running' THEN true END
     RETURNING t.id, t.fence, ours.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.due_at, t.attempt_count,
         t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
-        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
+        t.workflow_run_id, extract(epoch FROM t.created_at)::float AS created,
+        extract(epoch FROM t.queued_at)::float AS queued,
         carillon_clock() - t.started_at AS elapsed, ours.attempt_started_at, t.payload, t.job_type
 )
 SELECT kept.id, fence, attempt_id, job_id, kept.job_type, tenant_id, scheduled_for, due_at, attempt_count, budget_start,
-       crash_count, idempotency_key, checkpoint, trace, origin, replay_count, created, queued, elapsed,
+       crash_count, idempotency_key, checkpoint, trace, origin, replay_count, workflow_run_id, created, queued, elapsed,
        attempt_started_at, tenant.slug AS tenant, tenant.webhook_secret,
        job.name AS job_name, coalesce(kept.payload, job.payload) AS payload, job.timeout, job.retry_policy, job.delivery,
        kept.job_type = ANY(tenant.disabled_types) AS switched_off,

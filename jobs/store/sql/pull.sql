@@ -34,7 +34,7 @@ FOR NO KEY UPDATE;
 -- index: primary key, jobs_attempt_trigger
 -- returns: one row a trigger still held; overdue: its attempt has had its time
 SELECT t.id, t.fence, t.job_id, t.tenant_id, t.job_type, t.scheduled_for, t.due_at, t.attempt_count, t.budget_start,
-       t.crash_count, t.cancel_requested, t.trace, t.origin, t.replay_count,
+       t.crash_count, t.cancel_requested, t.trace, t.origin, t.replay_count, t.workflow_run_id,
        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
        carillon_clock() - t.started_at AS elapsed, job.name AS job_name, job.retry_policy, job.delivery, job.timeout,
        tenant.slug AS tenant, tenant.all_events OR tenant.watched OR job.watched AS watched,

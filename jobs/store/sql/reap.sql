@@ -6,7 +6,7 @@
 -- returns: the columns of the retry decision and of the log's line; claimed_with: how many others were claimed with it;
 -- stopping: whether its worker had been told to stop; ran: since its attempt began
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested, t.job_id, t.job_type,
-       t.scheduled_for, t.due_at, t.trace, t.origin, t.replay_count,
+       t.scheduled_for, t.due_at, t.trace, t.origin, t.replay_count, t.workflow_run_id,
        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
        carillon_clock() - t.started_at AS elapsed, j.name AS job_name, j.retry_policy, j.delivery,
        tenant.slug AS tenant, a.id AS attempt_id, a.started_at AS attempt_started_at,

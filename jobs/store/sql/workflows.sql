@@ -23,13 +23,13 @@ FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(
 -- returns: id, scheduled_for
 WITH run AS (
     INSERT INTO jobs_workflowrun (
-        id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at, origin, trigger_id)
+        id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at, origin, trigger_id, trace)
     SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
            CASE WHEN %(scheduled_for)s::timestamptz IS NOT NULL THEN %(scheduled_for)s::timestamptz
                 -- Up to the next hundredth of a second the items of its maps have instants of their own.
                 WHEN EXISTS (SELECT FROM jobs_workflowtask t WHERE t.version_id = v.id AND t.maps_over <> '')
                     THEN date_bin('10 milliseconds', carillon_clock(), '2000-01-01')
-                ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s
+                ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s, %(trace)s
     FROM (SELECT * FROM jobs_workflow WHERE id = %(workflow_id)s AND deleted_at IS NULL FOR KEY SHARE) w
         JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.id = %(version_id)s
     ON CONFLICT (workflow_id, scheduled_for) DO NOTHING
@@ -170,12 +170,12 @@ RETURNING t.id, t.tenant_id, t.job_type, t.state;
 
 -- name: begin_retry
 -- A run that ended goes on, unless its workflow is deleted: its hidden jobs fire no more. One that succeeded does where
--- tasks are named.
+-- tasks are named. What starts from here on is part of the trace of whoever asks for it.
 -- transition of runs: succeeded, failed, cancelled -> running
 -- locks: the workflow's row, then the run's, waits (request)
 -- returns: id, version_id
 UPDATE jobs_workflowrun run SET state = 'running', finished_at = NULL, halted = false, cancel_requested = false,
-                                cancel_reason = '', paused_at = NULL
+                                cancel_reason = '', paused_at = NULL, trace = %(trace)s
 FROM (SELECT id FROM jobs_workflow WHERE id = (SELECT workflow_id FROM jobs_workflowrun WHERE id = %(id)s)
         AND deleted_at IS NULL FOR KEY SHARE) w
 WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND w.id = run.workflow_id

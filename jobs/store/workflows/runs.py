@@ -89,6 +89,7 @@ def begin_run(
             scheduled_for=scheduled_for,
             origin=str(origin),
             trigger_id=trigger_id,
+            trace=job_store.callers_trace_kept(),
         )
         for row in rows:
             _SQL["settle"](id=row.id)
@@ -200,7 +201,9 @@ def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = (), skip: 
     (``skip``). Opens a transaction.
     """
     with db.atomic():
-        for row in _SQL["begin_retry"](id=run_id, tenant_id=tenant_id, names_tasks=bool(tasks)):
+        for row in _SQL["begin_retry"](
+            id=run_id, tenant_id=tenant_id, names_tasks=bool(tasks), trace=job_store.callers_trace_kept()
+        ):
             _SQL["bound"](id=row.id)
             passed = []
             if skip:
