@@ -224,11 +224,9 @@ _ALL = (
         caught_as=frozenset({"executed twice", "fence"}),
         schema=edited_function(
             "carillon_settle_run(uuid)",
-            ("AND state = 'ready' AND run.paused_at", "AND state IN ('ready', 'started') AND run.paused_at"),
-            (
-                "AND state = 'ready'\n        RETURNING",
-                "AND state IN ('ready', 'started')\n        RETURNING",
-            ),
+            ("r.state = 'started' AND run.max_parallel IS NOT NULL", "r.state = 'started'"),
+            ("WHERE state = 'ready' AND NOT is_free", "WHERE NOT is_free"),
+            ("IN (SELECT id FROM chosen) AND state = 'ready'", "IN (SELECT id FROM chosen)"),
             ("WHERE known.state IN ('succeeded', 'dead', 'skipped', 'cancelled');", "WHERE true;"),
         ),
         of_workflows=True,
