@@ -7,11 +7,12 @@ from jobs.models.fields import new_id, one_of, times_in_range
 from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
-#: What is done to jobs, and what to triggers.
+#: What is done to jobs, what to triggers, and what to runs of workflows.
 JOB_VERBS = ("pause", "resume", "cancel", "delete", "edit")
 TRIGGER_VERBS = ("replay", "cancel_triggers")
+RUN_VERBS = ("pause_runs", "resume_runs", "cancel_runs", "retry_runs")
 #: Which of them may be slowed down, and to how many items a second.
-PACED_VERBS = ("resume", "replay")
+PACED_VERBS = ("resume", "replay", "resume_runs", "retry_runs")
 SLOWEST, FASTEST = 0.1, 1000
 
 
@@ -55,7 +56,7 @@ class Operation(models.Model):
     class Meta:
         constraints = (
             models.CheckConstraint(
-                condition=one_of("verb", JOB_VERBS + TRIGGER_VERBS), name="operation_verb_known"
+                condition=one_of("verb", JOB_VERBS + TRIGGER_VERBS + RUN_VERBS), name="operation_verb_known"
             ),
             models.CheckConstraint(
                 condition=times_in_range("created_at", "updated_at", "next_at", "paused_at", "finished_at"),

@@ -1,4 +1,4 @@
-"""Filters of lists (``GET /jobs``, ``/triggers``, ``/dead-letters``), given as a JSON object of texts.
+"""Filters of lists (``GET /jobs``, ``/triggers``, ``/workflow-runs`` …), given as a JSON object of texts.
 
 The same objects answer for what a list shows and what an operation acts on. Walks by id, and looks at a bounded number
 of rows at a time, as lists do.
@@ -13,10 +13,11 @@ from rest_framework.exceptions import ValidationError
 
 from jobs.actions.bulk.operations import Selection
 from jobs.core.errors import InvalidInput, unknown
-from jobs.models import Job, Trigger
+from jobs.models import Job, Trigger, WorkflowRun
 from jobs.models.firings.trigger import DEAD_LETTERS
-from jobs.models.operation import TRIGGER_VERBS
+from jobs.models.operation import RUN_VERBS, TRIGGER_VERBS
 from jobs.selection.filters import DeadLetterFilter, JobFilter, ListFilter, TriggerFilter, UnfinishedFilter
+from jobs.selection.workflows import RetriedRunFilter, UnfinishedRunFilter
 from tenants.models import Tenant
 
 #: Rows that one slice looks at, and a dry run.
@@ -89,6 +90,8 @@ def first(wanted: Mapping[str, str], *, verb: str, tenant: Tenant, most: int) ->
 def _kind(verb: str) -> type[ListFilter]:
     if verb == "cancel_triggers":
         return UnfinishedFilter
+    if verb in RUN_VERBS:
+        return RetriedRunFilter if verb == "retry_runs" else UnfinishedRunFilter
     return TriggerFilter if verb in TRIGGER_VERBS else JobFilter
 
 
@@ -98,6 +101,8 @@ def _filters(wanted: Mapping[str, str], *, verb: str, tenant_id: int) -> ListFil
         rows = Trigger.objects.filter(tenant_id=tenant_id)
         if verb == "replay" and "state" not in wanted:
             rows = rows.filter(DEAD_LETTERS)
+    elif verb in RUN_VERBS:
+        rows = WorkflowRun.objects.filter(tenant_id=tenant_id)
     else:
         rows = Job.objects.filter(tenant_id=tenant_id, deleted_at=None)
     filters = _kind(verb)(dict(wanted), rows)

@@ -1,6 +1,6 @@
 """What lists of workflows and of their runs may be filtered by."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -55,3 +55,21 @@ class WorkflowRunFilter(ListFilter):
 
     def walking(self) -> dict[str, Any]:
         return {name: value for name, value in self.given().items() if name == "workflow"}
+
+
+class UnfinishedRunFilter(WorkflowRunFilter):
+    """Of runs that have not ended. No index of a tenant's is about them alone."""
+
+    state = filters.ChoiceFilter(choices=choices([RunState.RUNNING]))
+
+    def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]]:
+        return lambda rows: rows.filter(state=RunState.RUNNING)
+
+
+class RetriedRunFilter(WorkflowRunFilter):
+    """Of runs that a retry lets go on: failed ones, unless cancelled ones are asked for."""
+
+    state = filters.ChoiceFilter(choices=choices([RunState.FAILED, RunState.CANCELLED]))
+
+    def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]]:
+        return lambda rows: rows.filter(state=self.given().get("state", RunState.FAILED))

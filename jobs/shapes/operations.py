@@ -14,13 +14,14 @@ from jobs.core.errors import InvalidInput, unknown
 from jobs.core.labels import SELECTOR
 from jobs.core.schedule import ScheduleType
 from jobs.core.states import REASONS, UNFINISHED, JobStatus, TriggerState
-from jobs.models.operation import FASTEST, JOB_VERBS, SLOWEST, TRIGGER_VERBS
+from jobs.core.workflows.states import RunState
+from jobs.models.operation import FASTEST, JOB_VERBS, RUN_VERBS, SLOWEST, TRIGGER_VERBS
 from jobs.shapes.base import LEFT_OUT, OneOf, Problem, Shape, Shown
 from jobs.shapes.history import Column
 from jobs.shapes.job import MAX_NAME, PRIORITIES, ChangesOfMany, Definition
 from jobs.shapes.terms import LINE, UNREAD, Between, Instant, Line, Number, Says, Text
 
-VERBS = (*JOB_VERBS, *TRIGGER_VERBS)
+VERBS = (*JOB_VERBS, *TRIGGER_VERBS, *RUN_VERBS)
 EVERY_REASON = tuple(reason for reasons in REASONS.values() for reason in reasons)
 MAX_JOBS = 1000
 MAX_IDS = 1000
@@ -123,6 +124,20 @@ class TriggersFilter(DeadLetterFilter):
     state: TriggerState | None = None
 
 
+class UnfinishedRunsFilter(_Asked):
+    """As in a query of GET /workflow-runs."""
+
+    workflow: UUID | None = None
+    state: Literal[RunState.RUNNING] | None = None
+
+
+class RetriedRunsFilter(_Asked):
+    """As in a query of GET /workflow-runs; failed ones unless a state is named."""
+
+    workflow: UUID | None = None
+    state: Literal[RunState.FAILED, RunState.CANCELLED] | None = None
+
+
 class _OnMany(_Asked):
     hints = {"filter": _FILTER}
     dry_run: StrictBool = False
@@ -177,14 +192,48 @@ class CancelTriggers(_OnMany):
     """{} means all unfinished ones."""
 
 
+class OfRuns(_OnMany):
+    verb: Literal["pause_runs", "cancel_runs"]
+    """Start nothing more of each run, for now or for good."""
+    filter: Annotated[UnfinishedRunsFilter, UNREAD]
+    """{} means all that have not ended."""
+
+
+class ResumeRuns(_OnMany):
+    verb: Literal["resume_runs"]
+    """Start what is ready of each run that is paused."""
+    filter: Annotated[UnfinishedRunsFilter, UNREAD]
+    """{} means all that have not ended."""
+    per_second: _Pace = None
+    """So many runs a second at most; as fast as can be by default."""
+
+
+class RetryRuns(_OnMany):
+    verb: Literal["retry_runs"]
+    """Let each run go on from what did not succeed, and all downstream of that."""
+    filter: Annotated[RetriedRunsFilter, UNREAD]
+    """{} means all failed ones."""
+    per_second: _Pace = None
+    """So many runs a second at most; as fast as can be by default."""
+
+
 class OperationRequest(
     OneOf[
         Annotated[
-            OfJobs | ResumeJobs | EditJobs | ReplayTriggers | CancelTriggers, Field(discriminator="verb")
+            OfJobs
+            | ResumeJobs
+            | EditJobs
+            | ReplayTriggers
+            | CancelTriggers
+            | OfRuns
+            | ResumeRuns
+            | RetryRuns,
+            Field(discriminator="verb"),
         ]
     ]
 ):
-    """Pause, resume, cancel, delete and edit act on jobs, replay and cancel_triggers on triggers."""
+    """Pause, resume, cancel, delete and edit act on jobs, replay and cancel_triggers on triggers, the others on runs of
+    workflows."""
 
     drops_null = True
     hints = {"verb": f"Is required: one of {', '.join(VERBS)}."}
@@ -229,7 +278,7 @@ class OperationShape(Shown):
     status: Literal["running", "paused", "finished", "refused", "cancelled"]
     """refused: nothing was done, since one would have been refused."""
     done: int
-    """Jobs or triggers it was done to; also those that were so already."""
+    """Jobs, triggers or runs it was done to; also those that were so already."""
     refused: int
     """Those to which it could not be done."""
     refusals: list[Refusal]

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Create many jobs; one verb for all
 operations = typer.Typer(no_args_is_help=True, help="How far operations on many have come.")
 COLUMNS = ("created_at", "verb", "status", "done", "refused", "filter", "id")
 WATCH_SECONDS = 0.5
-_UNDOABLE = ("pause", "resume")
+_UNDOABLE = ("pause", "resume", "pause_runs", "resume_runs")
 _UNFINISHED = ("running", "paused")
 Everything = Annotated[bool, typer.Option("--all", help="All there are.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
@@ -67,7 +67,7 @@ def _jobs_command(verb: str, does: str) -> None:
         output: Output = Format.table,
     ) -> None:
         wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
-        _operate(connect(), {"verb": verb}, wanted, everything, dry_run, yes, no_wait, output)
+        operate(connect(), {"verb": verb}, wanted, everything, dry_run, yes, no_wait, output)
 
     app.command(verb, help=does)(command)
 
@@ -96,8 +96,8 @@ def resume(
 ) -> None:
     """Let all jobs that match go on from now."""
     wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
-    about = {"verb": "resume", **_pace(per_second)}
-    _operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
+    about = {"verb": "resume", **pace_of(per_second)}
+    operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
 
 
 @app.command()
@@ -133,7 +133,7 @@ def edit(
         raise Misuse("Say what to change: -f FILE with the fields to change, or --set.")
     wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
     about = {"verb": "edit", "changes": changes, "all_or_nothing": all_or_nothing}
-    _operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
+    operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
 
 
 @app.command()
@@ -154,8 +154,8 @@ def replay(
     """Send all triggers that match through once more; dead ones unless a state is named."""
     client = connect()
     wanted = _triggers_filter(client, job, state, job_type, after, before) | {"reason": reason}
-    about = {"verb": "replay", **_pace(per_second)}
-    _operate(client, about, wanted, everything, dry_run, yes, no_wait, output)
+    about = {"verb": "replay", **pace_of(per_second)}
+    operate(client, about, wanted, everything, dry_run, yes, no_wait, output)
 
 
 @app.command("cancel-triggers")
@@ -174,7 +174,7 @@ def cancel_triggers(
     """Cancel all waiting triggers that match, and ask those that run to stop."""
     client = connect()
     wanted = _triggers_filter(client, job, state, job_type, after, before)
-    _operate(client, {"verb": "cancel_triggers"}, wanted, everything, dry_run, yes, no_wait, output)
+    operate(client, {"verb": "cancel_triggers"}, wanted, everything, dry_run, yes, no_wait, output)
 
 
 def _triggers_filter(
@@ -194,7 +194,7 @@ def _triggers_filter(
     }
 
 
-def _pace(per_second: float | None) -> dict[str, float]:
+def pace_of(per_second: float | None) -> dict[str, float]:
     return {} if per_second is None else {"per_second": per_second}
 
 
@@ -236,7 +236,7 @@ def cancel(operation: OperationId, output: Output = Format.table) -> None:
     print_object(connect().post(f"{_path(operation)}/cancel"), output=output)
 
 
-def _operate(
+def operate(
     client: Client,
     about: dict[str, Any],
     filters: dict[str, str | None],
@@ -255,7 +255,7 @@ def _operate(
     if dry_run:
         _preview(counted, output)
         return
-    _confirm(verb.replace("_", " "), matching, yes=yes or verb in _UNDOABLE)
+    _confirm(verb.partition("_")[0], matching, yes=yes or verb in _UNDOABLE)
     operation = client.post("/operations", about)
     if no_wait:
         print_object(operation, output=output)

@@ -1,4 +1,5 @@
-"""Operations: pause, resume, cancel, delete or edit all jobs that match a filter, replay or cancel all such triggers.
+"""Operations: pause, resume, cancel, delete or edit all jobs that match a filter, replay or cancel all such triggers,
+pause, resume, cancel or retry all such runs of workflows.
 
 Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction of a bounded
 number of statements: what it does and how far it has come commit together, so that a crash loses no item and does none
@@ -12,10 +13,12 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs.actions import jobs as job_actions
-from jobs.actions.bulk import edits, statuses
+from jobs.actions.bulk import edits, runs, statuses
+from jobs.actions.bulk.runs import OUR_FAULT
 from jobs.actions.jobs import parse_id
 from jobs.core.errors import CarillonError, Conflict, NotFound
 from jobs.models import Job, Operation
+from jobs.models.operation import RUN_VERBS
 from jobs.shapes.operations import OperationShape
 from jobs.store import db, lifecycle
 from jobs.store import operations as operations_store
@@ -33,6 +36,8 @@ MAX_UNFINISHED = 10
 SLICE = 250
 #: The same of an edit, each of whose jobs is checked by itself.
 EDIT_SLICE = 100
+#: The same of runs of workflows, each of which takes some statements.
+RUN_SLICE = 50
 #: A slice ends with the job that brings the triggers it writes above so many,
 MAX_TRIGGERS = 2_500
 #: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
@@ -40,7 +45,6 @@ SLICE_ALONE = 25
 #: The SQLSTATE of a statement that took longer than it may.
 QUERY_CANCELED = "57014"
 _GONE = "There is no such job."
-_OUR_FAULT = "Something went wrong on our side; it has been logged."
 _TOGETHER: dict[str, Callable[[Sequence[Job]], statuses.Refusals]] = {
     "pause": statuses.pause,
     "resume": statuses.resume,
@@ -196,18 +200,24 @@ def status_of(operation: Operation) -> str:
 
 def _do_slice(operation: Any, select: Select) -> None:
     tenant = Tenant.objects.get(id=operation.tenant_id)
-    most = EDIT_SLICE if operation.verb == "edit" else SLICE
+    of_runs = operation.verb in RUN_VERBS
+    most = EDIT_SLICE if operation.verb == "edit" else RUN_SLICE if of_runs else SLICE
     chosen = select(operation, most if operation.room is None else min(most, operation.room))
-    act = _check if operation.checking else _carry_out
-    items, refusals = act(operation, tenant, chosen.ids) if chosen.ids else (0, {})
-    whole = items == len(chosen.ids)
-    cursor, ends = chosen.last if whole else chosen.ids[items - 1], chosen.ends and whole
+    if of_runs and chosen.ids:
+        items, done, refusals = runs.carry_out(operation.verb, tenant=tenant, ids=chosen.ids)
+    else:
+        act = _check if operation.checking else _carry_out
+        items, refusals = act(operation, tenant, chosen.ids) if chosen.ids else (0, {})
+        done = items - len(refusals)
+    if items == len(chosen.ids):
+        cursor, ends = chosen.last, chosen.ends
+    else:
+        cursor, ends = chosen.ids[items - 1] if items else operation.cursor, False
     if operation.checking:
         operations_store.note_checked(
             operation=operation, cursor=cursor, items=items, refusals=refusals, ends=ends
         )
     else:
-        done = items - len(refusals)
         operations_store.note(operation=operation, cursor=cursor, done=done, refusals=refusals, ends=ends)
 
 
@@ -222,7 +232,7 @@ def _check(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, status
     except Exception:
         # One job that nobody foresaw: all are left as they are.
         log.exception("operation failed on a job", verb=operation.verb, tenant=tenant.slug)
-        return len(ids), dict.fromkeys(ids, _OUR_FAULT)
+        return len(ids), dict.fromkeys(ids, OUR_FAULT)
     refusals = {job.id: str(why) for job, why in judged if isinstance(why, CarillonError)}
     # What is gone by now will be so when the others are edited.
     return len(ids) if len(judged) == len(living) else ids.index(judged[-1][0].id) + 1, refusals
@@ -307,7 +317,7 @@ def _refused(operation: Any, tenant: Tenant, job_id: UUID) -> str:
     except Exception:
         # One job that nobody foresaw must not keep the operation from the others for ever.
         log.exception("operation failed on a job", verb=verb, job_id=str(job_id))
-        return _OUR_FAULT
+        return OUR_FAULT
     return ""
 
 

@@ -47,16 +47,26 @@ def check_input(tenant: Tenant, run_input: object) -> None:
 def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
     """Start nothing more of a run, end what waits and ask what runs to stop. May be repeated.
 
-    Commits in two steps: call it outside a transaction (``store.workflows.cancel_run`` says why). Raises ``Conflict``
+    Commits in two steps: call it outside a transaction (``store.workflows.begin_cancel`` says why). Raises ``Conflict``
     of a run that has ended otherwise, ``NotFound``.
     """
+    run = begin_cancel(tenant=tenant, run_id=run_id)
+    if run.state == RunState.RUNNING:
+        store.cancel_started(run_id=run.id, tenant_id=tenant.id)
+        run = runs_of(tenant).get(id=run.id)
+    return run
+
+
+def begin_cancel(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
+    """The first step of ``cancel_run``: from here on nothing more of the run starts. Raises what that does."""
     found = find_run(tenant=tenant, run_id=run_id)
-    done = store.cancel_run(run_id=found.id, tenant_id=tenant.id)
-    run = runs_of(tenant).get(id=found.id)
-    if not done and not run.cancel_requested:
-        raise Conflict(f"The run has ended already: it is {run.state}.")
-    if done and not found.cancel_requested:
-        note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
+    with db.atomic():
+        done = store.begin_cancel(run_id=found.id, tenant_id=tenant.id)
+        run = runs_of(tenant).get(id=found.id)
+        if not done and not run.cancel_requested:
+            raise Conflict(f"The run has ended already: it is {run.state}.")
+        if done and not found.cancel_requested:
+            note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
     return run
 
 

@@ -12,7 +12,7 @@ from jobs.actions.bulk import operations as actions
 from jobs.admin.shared.cells import NOTHING, job_link, state_label, trigger_link
 from jobs.admin.shared.pages import ConsolePage
 from jobs.models import Job, Operation
-from jobs.models.operation import TRIGGER_VERBS
+from jobs.models.operation import RUN_VERBS, TRIGGER_VERBS
 from tenants.console.reach import held_to_reach
 
 MAX_SHOWN = 20
@@ -39,10 +39,12 @@ def progress(operation: Operation) -> dict[str, Any]:
 
 
 def refusals(operation: Operation) -> list[tuple[SafeString, str]]:
-    """The first that refused, as links, with why."""
+    """The first that refused, as links where they have a page, with why."""
     told = [(UUID(one["id"]), one["detail"]) for one in operation.refusals]
     if operation.verb in TRIGGER_VERBS:
         return [(trigger_link(one, str(one)), why) for one, why in told]
+    if operation.verb in RUN_VERBS:
+        return [(format_html("{}", one), why) for one, why in told]
     names = dict(Job.objects.filter(id__in=[one for one, _ in told]).values_list("id", "name"))
     return [(job_link(one, names.get(one, str(one))), why) for one, why in told]
 

@@ -30,6 +30,8 @@ from jobs.shapes.operations import (
     OperationShape,
     ReplayTriggers,
     ResumeJobs,
+    ResumeRuns,
+    RetryRuns,
 )
 from jobs.store import db
 
@@ -75,6 +77,11 @@ _OPERATION_EXAMPLES = (
     OpenApiExample(
         "Cancel what waits of one type",
         value={"verb": "cancel_triggers", "filter": {"job_type": "webhook"}},
+        request_only=True,
+    ),
+    OpenApiExample(
+        "Retry the runs that failed, ten a second",
+        value={"verb": "retry_runs", "filter": {"state": "failed"}, "per_second": 10},
         request_only=True,
     ),
 )
@@ -133,7 +140,7 @@ class OperationsView(Endpoint):
         return self.page_of(Operation.objects.filter(tenant=self.tenant))
 
     @endpoint(
-        "Do one thing to all jobs or triggers that match a filter",
+        "Do one thing to all jobs, triggers or runs of workflows that match a filter",
         request=OperationRequest,
         responses={200: MatchCount, 202: OperationShape},
         examples=_OPERATION_EXAMPLES,
@@ -145,7 +152,7 @@ class OperationsView(Endpoint):
         how: dict[str, Any] = {}
         if isinstance(sent, EditJobs):
             how = {"changes": self._changes(sent.changes), "all_or_nothing": sent.all_or_nothing}
-        elif isinstance(sent, ResumeJobs | ReplayTriggers):
+        elif isinstance(sent, ResumeJobs | ReplayTriggers | ResumeRuns | RetryRuns):
             how = {"per_second": sent.per_second}
         if sent.dry_run:
             return Response(self._counted(sent.verb, wanted, how.get("changes")))

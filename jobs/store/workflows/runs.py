@@ -126,19 +126,31 @@ def begin_fired(*, trigger_id: UUID, fence: int, run_input: object = None) -> UU
 
 
 def cancel_run(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bool:
-    """End what waits of a run, and ask what runs to stop. False: it has ended, or is not this tenant's.
+    """Both steps of a cancel, each in its transaction: call it in none. False: as ``begin_cancel``."""
+    if not begin_cancel(run_id=run_id, tenant_id=tenant_id, reason=reason):
+        return False
+    cancel_started(run_id=run_id, tenant_id=tenant_id)
+    return True
 
-    Two transactions: call it in none. A failure between them leaves a run of which nothing starts any more; to call it
-    again cancels the rest.
+
+def begin_cancel(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bool:
+    """Start nothing more of a run, and end what waits. False: it has ended, or is not this tenant's.
+
+    Opens a transaction, which must not go on to wait for triggers: ``cancel_started`` has one after it. A failure
+    between the two leaves a run of which nothing starts any more; both may be repeated.
     """
     with db.atomic():
         if not _SQL["begin_cancel"](id=run_id, tenant_id=tenant_id, reason=reason):
             return False
         _SQL["cancel_waiting"](id=run_id)
         _SQL["settle"](id=run_id)
+        return True
+
+
+def cancel_started(*, run_id: UUID, tenant_id: int) -> None:
+    """Ask what runs of a run to stop, and end what is due. Opens a transaction."""
     with db.atomic():
         lifecycle.cancel_many(trigger_ids=[row.id for row in _SQL["started"](id=run_id)], tenant_id=tenant_id)
-    return True
 
 
 def cancel_due(*, limit: int) -> int:
