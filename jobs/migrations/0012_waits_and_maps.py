@@ -224,6 +224,7 @@ BEGIN
                     SELECT c.id, t.needs_all, t.incoming, c.undecided - count(*) AS undecided,
                            c.met + count(*) FILTER (WHERE e.is_met) AS met,
                            c.exempt OR bool_or(e.is_met AND (e.condition <> 'on_success' OR e.exempt)) AS exempt
+                    -- From the edges of what ended, one look-up each: waiting rows beside these are not read.
                     FROM (
                         SELECT edge.after, edge.condition, d.exempt, CASE edge.condition
                                    WHEN 'on_success' THEN d.state = 'succeeded'
@@ -231,10 +232,14 @@ BEGIN
                                    ELSE true END AS is_met
                         FROM unnest(ended, states, exempts) AS d(task, state, exempt)
                             JOIN jobs_workflowedge edge ON edge.version_id = run.version_id AND edge.before = d.task
-                    ) e
-                        JOIN jobs_taskrun c ON c.run_id = due AND c.task = e.after AND c.item IS NULL AND c.state = 'waiting'
-                        JOIN jobs_workflowtask t ON t.version_id = run.version_id AND t.number = c.task
-                    GROUP BY c.id, t.needs_all, t.incoming) w) f) n
+                        OFFSET 0) e, LATERAL (
+                        SELECT r.id, r.undecided, r.met, r.exempt FROM jobs_taskrun r
+                        WHERE r.run_id = due AND r.task = e.after AND r.item IS NULL AND r.state = 'waiting'
+                        OFFSET 0) c, LATERAL (
+                        SELECT k.needs_all, k.incoming FROM jobs_workflowtask k
+                        WHERE k.version_id = run.version_id AND k.number = e.after
+                        OFFSET 0) t
+                    GROUP BY c.id, c.undecided, c.met, c.exempt, t.needs_all, t.incoming) w) f) n
         WHERE c.id = n.id AND c.state = 'waiting';
     END LOOP;
     -- transition of task runs: ready -> started

@@ -10,15 +10,35 @@ _VERBS = [
 _PACED = ("resume", "replay", "resume_runs", "retry_runs")
 
 
+# The wider constraint takes its place in the same transaction.
+_DROP = "-- squawk-ignore ban-drop-constraint\nALTER TABLE jobs_operation DROP CONSTRAINT {}"
+_VERBS_BEFORE = """
+ALTER TABLE jobs_operation ADD CONSTRAINT operation_verb_known CHECK (
+    verb IN ('pause', 'resume', 'cancel', 'delete', 'edit', 'replay', 'cancel_triggers')) NOT VALID
+"""
+_PACE_BEFORE = """
+ALTER TABLE jobs_operation ADD CONSTRAINT operation_pace_in_range CHECK (
+    next_at IS NULL AND per_second IS NULL
+    OR next_at IS NOT NULL AND per_second >= 0.1 AND per_second <= 1000 AND verb IN ('resume', 'replay')) NOT VALID
+"""
+
+
+def _without(name: str, before: str) -> migrations.SeparateDatabaseAndState:
+    return migrations.SeparateDatabaseAndState(
+        database_operations=[migrations.RunSQL(_DROP.format(name), before)],
+        state_operations=[migrations.RemoveConstraint("operation", name)],
+    )
+
+
 class Migration(migrations.Migration):
     dependencies = [("jobs", "0015_workflow_schedules")]
     operations = [
-        migrations.RemoveConstraint("operation", "operation_verb_known"),
+        _without("operation_verb_known", _VERBS_BEFORE),
         AddConstraintNotValid(
             "operation",
             models.CheckConstraint(condition=models.Q(("verb__in", _VERBS)), name="operation_verb_known"),
         ),
-        migrations.RemoveConstraint("operation", "operation_pace_in_range"),
+        _without("operation_pace_in_range", _PACE_BEFORE),
         AddConstraintNotValid(
             "operation",
             models.CheckConstraint(

@@ -7,12 +7,14 @@ import socket
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
+from uuid import UUID
 
 import pytest
 import standardwebhooks
 from aiohttp import web
 
 from jobs.core.errors import InvalidInput
+from jobs.core.workflows.flow import TaskContext
 from jobs.handlers import registry
 from jobs.handlers.builtin.webhook.request import signature_headers
 from jobs.handlers.builtin.webhook.response import retry_after
@@ -312,6 +314,35 @@ class TestAnswerBody:
 
         receiver.answers["/s"] = drip
         assert deliver(receiver.url("/s"), context={"timeout": timedelta(seconds=0.3)}).kind == "timed_out"
+
+
+class TestResult:
+    TASK = TaskContext(
+        workflow_id=UUID(int=1),
+        workflow_name="etl",
+        version=1,
+        run_id=UUID(int=2),
+        task="extract",
+        scheduled_for=datetime(2030, 1, 1, tzinfo=UTC),
+        input=None,
+    )
+
+    @pytest.mark.parametrize(
+        ("kind", "body", "result"),
+        [("application/json", b'{"rows": [1, null]}', {"rows": [1, None]}),
+         ("Application/Problem+JSON; charset=utf-8", b"5", 5), ("text/plain", b"5", None),
+         ("application/json", b'{"rows": ', None), ("application/json", b'"\\u0000"', None),
+         ("application/json", b"NaN", None), ("application/json", b"[" * 50_000, None),
+         ("application/json", json.dumps("x" * 65_536).encode(), None)],
+    )  # fmt: skip
+    def test_of_a_task_is_the_json_of_the_answer(self, deliver, receiver, kind, body, result):
+        url = receiver.responds("/s", body=body, headers={"Content-Type": kind})
+        ended = deliver(url, context={"workflow": self.TASK})
+        assert (ended.kind, ended.result) == ("succeeded", result)
+
+    def test_of_a_firing_by_itself_is_none(self, deliver, receiver):
+        url = receiver.responds("/s", body=b"5", headers={"Content-Type": "application/json"})
+        assert deliver(url).result is None
 
 
 class TestTrouble:

@@ -13,6 +13,7 @@ from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.reaper import reap_leases
 from jobs.models import Change, Job, Trigger, Workflow, WorkflowRun
 from jobs.store import workflows as store
+from stage.waiting import wait_until
 from tests import factories
 from tests.engine.conftest import Beat, Broker, beat, broker, make_beat, perform
 from tests.factories import HOUR, MINUTE, SECOND
@@ -45,7 +46,8 @@ class Town:
     def fire(self) -> None:
         """Let the beat dispatch, and a worker begin the runs; their tasks stay queued."""
         for _ in range(3):
-            self.beat.cycle.steps["end runs"].hurry()
+            for step in self.beat.cycle.steps.values():
+                step.hurry()
             self.beat.step()
             self.work(only=SCHEDULE_TYPE)
 
@@ -336,6 +338,9 @@ class TestABackfill:
         assert town.owner.post(path, stretch).json()["id"] == begun.json()["id"]
         town.fire()
         assert town.runs() == ["running"], "one after another"
+        wait_until(
+            lambda: len(town.runs()) == 2, what="the second run, as catch-up paces", meanwhile=town.finish
+        )
         town.finish()
         assert town.runs() == ["succeeded"] * 2
         assert {run.origin for run in WorkflowRun.objects.all()} == {"backfill"}

@@ -222,6 +222,15 @@ class TestApi:
         answer = caller.post(f"{path}/tasks/wait/approve", {"comment": "Go."})
         assert (answer.status_code, answer.json()["tasks"][1]["state"]) == (200, "succeeded")
 
+    def test_shows_and_restores_a_version_that_waits(self) -> None:
+        workflow = make_workflow(factories.make_tenant(), ("a", "wait"), waits={"wait": APPROVAL})
+        caller, path = Caller(workflow.tenant), f"/workflows/{workflow.id}"
+        shown = caller.get(path).json()["definition"]
+        assert shown["tasks"]["wait"]["wait"]["message"] == APPROVAL["message"]
+        assert caller.put(path, shown | {"max_parallel": 1}).json()["version"] == 2
+        restored = caller.post(f"{path}/versions/1/restore")
+        assert (restored.json()["version"], restored.json()["definition"]) == (3, shown)
+
     def test_takes_signals(self) -> None:
         run = waiting(SIGNAL)
         caller = Caller(run.tenant)

@@ -44,10 +44,10 @@ class Condition(StrEnum):
     ON_FAILURE = "on_failure"
     ON_FINISHED = "on_finished"
 
-    def is_met_by(self, end: TaskRunState) -> bool:
+    def is_met_by(self, end: TaskRunState, reason: str = "") -> bool:
         """Whether an edge is met whose task before ended so. The database decides by the same (carillon_settle_run)."""
         if self is Condition.ON_SUCCESS:
-            return end is TaskRunState.SUCCEEDED
+            return end is TaskRunState.SUCCEEDED or (end, reason) == (TaskRunState.SKIPPED, "requested")
         return self is Condition.ON_FINISHED or end in (TaskRunState.FAILED, TaskRunState.CANCELLED)
 
 

@@ -62,7 +62,7 @@ class Standing:
         for edge in task.after:
             before, condition = self.tasks[edge["task"]], Condition(edge["on"])
             if before.state not in UNFINISHED_TASK_RUNS and not condition.is_met_by(
-                TaskRunState(before.state)
+                TaskRunState(before.state), before.reason
             ):
                 yield before, condition
 

@@ -65,6 +65,14 @@ class TestAWorkflow:
         missing = reverse(f"admin:{WORKFLOW}_change", args=[world.workflow.pk])
         assert operator.get(f"{missing}?version=9").status_code == 404
 
+    def test_tells_of_tasks_that_wait_and_of_maps(self, world: World, operator: Client) -> None:
+        waits = {"pause": {"type": "time", "seconds": 60}, "release": {"type": "approval"}}
+        maps = {"each": {"over": {"$from": "workflow.input.list"}}}
+        edges = (("pause", "release"), ("release", "each"))
+        workflow = make_workflow(world.tenant, *edges, waits=waits, maps=maps)
+        told = {key: row["detail"] for key, row in task_rows(shown(operator, WORKFLOW, workflow)).items()}
+        assert told == {"pause": "wait: time", "release": "wait: approval", "each": "noop, for each item"}
+
     def test_runs_now_with_an_input_that_is_checked_at_its_field(
         self, world: World, operator: Client
     ) -> None:

@@ -5,6 +5,7 @@ Keeps true: bounded bytes and time, no redirects, no private addresses (``jobs.h
 what the answer means.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -34,7 +35,7 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
     # Imported here: these need aiohttp, which processes that only read the registry should not pay for.
     from jobs.handlers.builtin.webhook.request import body_text, request_headers
-    from jobs.handlers.builtin.webhook.response import outcome_of, read_bounded, translated_errors
+    from jobs.handlers.builtin.webhook.response import outcome_of, read_bounded, result_of, translated_errors
 
     connection = egress.current.get()
     payload = payload.filled(partial(ctx.secret, host=target_of(payload.url)))
@@ -48,4 +49,6 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
             allow_redirects=False,
         ) as answer:
             body = await read_bounded(answer, max_bytes=connection.rules.max_response_bytes)
-    return outcome_of(answer.status, answer.headers, body)
+    done = outcome_of(answer.status, answer.headers, body)
+    # Tasks after it may take values from the answer; of a firing by itself the excerpt tells enough.
+    return done if ctx.workflow is None else replace(done, result=result_of(answer.headers, body))

@@ -1,5 +1,6 @@
 """What a webhook's answer, or the lack of one, means (DESIGN §7): success, retry, or bury."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,8 +10,18 @@ from typing import Any
 
 import aiohttp
 
+from jobs.core.errors import InvalidInput
+from jobs.core.json_rules import check_json
 from jobs.handlers.egress import AddressRefused, PortRefused
-from jobs.handlers.outcome import MAX_EXCERPT_BYTES, HandlerError, Permanent, Response, RetryAfter
+from jobs.handlers.outcome import (
+    MAX_EXCERPT_BYTES,
+    MAX_RESULT_BYTES,
+    HandlerError,
+    JsonValue,
+    Permanent,
+    Response,
+    RetryAfter,
+)
 from jobs.handlers.shares.look_ups import LookUpStuck
 
 #: 4xx answers that say "later" rather than "never".
@@ -54,6 +65,19 @@ def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Response
             f"The target answered {status}; redirects are not followed. Use the final URL.", **details
         )
     raise Permanent(f"The target answered {status}: it refuses this request.", **details)
+
+
+def result_of(headers: Mapping[str, str], body: bytes) -> JsonValue:
+    """The JSON of an answer; None where it is none, or more than a result may be."""
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if not (kind == "application/json" or kind.endswith("+json")) or len(body) > MAX_RESULT_BYTES:
+        return None
+    try:
+        value: JsonValue = json.loads(body)
+        check_json(value, field="result", max_bytes=MAX_RESULT_BYTES)
+    except (ValueError, RecursionError, InvalidInput):
+        return None
+    return value
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:

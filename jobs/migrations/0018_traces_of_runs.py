@@ -29,7 +29,7 @@ def _with_traces() -> str:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0015_workflow_schedules")]
+    dependencies = [("jobs", "0017_bulk_runs_valid")]
     operations = [
         migrations.AddField(
             "workflowrun",
