@@ -15,9 +15,13 @@ ON_SUCCESS, ON_FAILURE, ON_FINISHED = "on_success", "on_failure", "on_finished"
 
 
 class TaskOptions(TypedDict, total=False):
-    """A task's fields, as the API has them. A value within ``payload`` may be a ``Reference``."""
+    """A task's fields, as the API has them. ``over`` of ``map``, ``until`` of ``wait`` and a value within ``payload``
+    may be a ``Reference``.
+    """
 
     job_type: str
+    wait: Mapping[str, Any]
+    map: Mapping[str, Any]
     payload: Mapping[str, Any]
     priority: str
     timeout_seconds: float
@@ -171,6 +175,16 @@ class Workflow:
     def input(self) -> Reference:
         """The input of the run."""
         return Reference(self, "workflow.input")
+
+    @property
+    def item(self) -> Reference:
+        """Of a map: the item, for its payload."""
+        return Reference(self, "map.item")
+
+    @property
+    def index(self) -> Reference:
+        """Of a map: the item's place in the list, from 0, for its payload."""
+        return Reference(self, "map.index")
 
     @property
     def scheduled_for(self) -> Reference:

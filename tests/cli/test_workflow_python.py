@@ -49,6 +49,22 @@ def tasks(etl: Workflow) -> list[Task]:
     return [etl.task(key, job_type="noop") for key in "abcd"]
 
 
+def test_maps_and_waits_take_values_from_elsewhere(etl: Workflow) -> None:
+    extract = etl.task("extract", job_type="noop")
+    each = etl.task(
+        "each",
+        job_type="noop",
+        map={"over": extract.result["rows"]},
+        payload={"sleep_ms": etl.item["ms"], "fail": etl.index},
+    )
+    until = etl.task("until", wait={"type": "time", "until": extract.result["at"]})
+    extract >> [each, until]  # noqa: B018 - joins them
+    tasks = WorkflowDefinition.read(read(etl)).tasks
+    assert tasks["each"].map.over == {"$from": "extract.result.rows"}
+    assert tasks["each"].payload == {"sleep_ms": {"$from": "map.item.ms"}, "fail": {"$from": "map.index"}}
+    assert tasks["until"].wait.root.until == {"$from": "extract.result.at"}
+
+
 class TestOptions:
     def test_are_those_of_the_server(self) -> None:
         assert list(TaskOptions.__annotations__) == list(TaskShape.model_fields)
