@@ -58,7 +58,7 @@ def test_maps_and_waits_take_values_from_elsewhere(etl: Workflow) -> None:
         payload={"sleep_ms": etl.item["ms"], "fail": etl.index},
     )
     until = etl.task("until", wait={"type": "time", "until": extract.result["at"]})
-    extract >> [each, until]  # noqa: B018 - joins them
+    extract >> [each, until]
     tasks = WorkflowDefinition.read(read(etl)).tasks
     assert tasks["each"].map.over == {"$from": "extract.result.rows"}
     assert tasks["each"].payload == {"sleep_ms": {"$from": "map.item.ms"}, "fail": {"$from": "map.index"}}
