@@ -777,7 +777,12 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     },
     "workflows.unknown_tasks": lambda s: {"version_id": UUID(int=1), "tasks": ["load"]},
     "workflows.task_runs": lambda s: {"id": UUID(int=1)},
-    "workflows.purge_runs": lambda s: {"before_id": UUID(int=1 << 100), "retention": HOUR, "limit": 1000},
+    "workflows.purge_runs": lambda s: {
+        "before_id": UUID(int=1 << 100),
+        "retention": HOUR,
+        "limit": 1000,
+        "most_rows": 20_000,
+    },
     "workflows.purge_deleted": lambda s: {"retention": HOUR, "limit": 1000},
     "workflows.values": lambda s: {
         "ids": s.ids,

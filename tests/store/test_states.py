@@ -10,10 +10,12 @@ from datetime import timedelta
 import pytest
 
 from jobs.core.states import TRANSITIONS, TriggerState, Verb, targets_of
-from jobs.models import Job, Trigger
-from jobs.store import db, execution, jobs, lifecycle, reap
+from jobs.models import Job, TaskRun, Trigger
+from jobs.store import db, execution, jobs, lifecycle, reap, workflows
 from jobs.store.reap import Recovery
+from tenants.models import Tenant
 from tests import factories
+from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 OVERDUE = timedelta(hours=1)
@@ -77,6 +79,26 @@ def cancel_job_and_retry(trigger: Trigger) -> None:
     finish("retrying")(trigger)
 
 
+def answer(approved: bool) -> Deed:
+    """The trigger becomes the wait of a run whose task has started."""
+
+    def deed(trigger: Trigger) -> None:
+        wait = {"wait": {"type": "approval"}}
+        run = begin(make_workflow(Tenant.objects.get(id=trigger.tenant_id), waits=wait, tasks=["wait"]))
+        Trigger.objects.filter(workflow_run_id=run.id).delete()
+        TaskRun.objects.filter(run=run).update(id=trigger.id)
+        workflows.answer(
+            run_id=run.id,
+            tenant_id=trigger.tenant_id,
+            kind="approval",
+            name="wait",
+            result=None,
+            refused=not approved,
+        )
+
+    return deed
+
+
 DEEDS: dict[Verb, list[Deed]] = {
     Verb.MATERIALIZE: [materialize],
     Verb.DISPATCH: [lambda _: factories.dispatch()],
@@ -92,6 +114,7 @@ DEEDS: dict[Verb, list[Deed]] = {
     Verb.REAP: [reap_queued, reap_running("retrying"), reap_running("dead"), reap_running("cancelled")],
     Verb.CANCEL: [cancel_and_answer, cancel_job_and_retry],
     Verb.REPLAY: [lambda trigger: lifecycle.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)],
+    Verb.ANSWER: [answer(approved=True), answer(approved=False)],
 }
 PAIRS = [pytest.param(verb, state, id=f"{verb}-{state}") for verb in Verb for state in TriggerState]
 

@@ -327,6 +327,19 @@ class TestRuns:
 
 
 class TestRetention:
+    def test_drops_only_so_many_task_runs_at_once(
+        self, owner: Caller, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run with maps may have a hundred thousand."""
+        monkeypatch.setattr("jobs.store.workflows.runs._MAX_PURGED_ROWS", 4)
+        workflow = created(owner)
+        for _ in range(3):
+            play(WorkflowRun.objects.get(id=begun(owner, workflow["id"])["id"]))
+        all_time: dict[str, Any] = {"retention": -24 * factories.HOUR, "limit": 10}
+        # Two runs of three tasks; then what is left.
+        assert (store.purge_runs(**all_time), WorkflowRun.objects.count()) == (10, 1)
+        assert (store.purge_runs(**all_time), WorkflowRun.objects.count()) == (1, 0)
+
     def test_drops_runs_and_then_deleted_workflows_and_their_hidden_jobs(self, owner: Caller) -> None:
         workflow = created(owner)
         owner.put(f"/workflows/{workflow['id']}", etl(max_parallel=1))

@@ -1,6 +1,7 @@
 import pytest
 
 from jobs.core.workflows.flow import (
+    MAX_MAPS,
     MAX_REFERENCES,
     Reference,
     Unresolved,
@@ -69,6 +70,12 @@ class TestFaults:
             "stands alone" in faults_of({"x": takes("extract.result") | {"or": 5}})["tasks.report.payload.x"]
         )
         assert "not for all of it" in faults_of(takes("extract.result"))["tasks.report.payload"]
+
+    def test_of_maps_there_are_not_too_many(self) -> None:
+        maps = {f"t{n}": {"payload": {}, "map.over": takes("workflow.input")} for n in range(MAX_MAPS)}
+        assert faults(maps, []) == {}
+        more = maps | {"more": maps["t0"]}
+        assert faults(more, []) == {"tasks": "At most 10 tasks may be maps, not 11."}
 
     def test_there_are_not_too_many(self) -> None:
         many = [takes("extract.result")] * (MAX_REFERENCES + 1)

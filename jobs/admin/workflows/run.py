@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Prefetch, QuerySet
@@ -40,7 +41,11 @@ class WorkflowFilter(AutocompleteSelectFilter):
     leads = frozenset({"id"})
 
     def in_words(self, value: str) -> str:
-        return Workflow.objects.filter(id=value).values_list("name", flat=True).first() or value
+        try:
+            workflow_id = UUID(value)
+        except ValueError:
+            return value
+        return Workflow.objects.filter(id=workflow_id).values_list("name", flat=True).first() or value
 
 
 @admin.register(WorkflowRun)

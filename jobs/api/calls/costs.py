@@ -19,6 +19,8 @@ AT_LARGE = 50
 STATISTICS = 100
 #: Statistics of a tenant look up each hour of the window: a tenth of a second with ten job types in each of 90 days.
 TENANT_STATISTICS = 50
+#: A run begins with a row for each of its tasks, of which there may be a thousand.
+RUN = 10
 
 
 class Cost(NamedTuple):
@@ -52,6 +54,8 @@ def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Ma
             | "workflow-restore",
         ):
             return Cost(AT_LARGE)
+        case "POST", "workflow-run-now" | "workflow-run-retry":
+            return Cost(RUN)
         case "POST", "schedule-preview":
             return Cost(1 + _number(_given(body(), "count")) // FIRINGS_A_TOKEN)
         case "GET", "workflow-compare":

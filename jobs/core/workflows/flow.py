@@ -20,6 +20,8 @@ T = TypeVar("T")
 FROM = "$from"
 #: So many values one payload may take; each is as large as a result may be.
 MAX_REFERENCES = 32
+#: Each may become ten thousand triggers.
+MAX_MAPS = 10
 _SHAPE = "Must be like extract.result.rows, workflow.input.day or run.scheduled_for."
 #: Beside results: what a path may lead into, and what it may not.
 _LEADING_ON = (("workflow", "input"), ("map", "item"))
@@ -98,6 +100,9 @@ def faults(taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge]) ->
     """
     found: dict[str, str] = {}
     upstream: dict[str, set[str]] = {}
+    maps = sum("map.over" in fields for fields in taking.values())
+    if maps > MAX_MAPS:
+        found["tasks"] = f"At most {MAX_MAPS} tasks may be maps, not {maps:,}."
     for key, fields in taking.items():
         places = [each for field, value in fields.items() for each in _each(value, f"tasks.{key}.{field}")]
         if len(places) > MAX_REFERENCES:

@@ -286,21 +286,28 @@ WHERE run.id = %(id)s
 ORDER BY t.number;
 
 -- name: purge_runs
--- Drop runs that ended before the retention began, with their task runs, a bounded number at a time.
+-- Drop runs that ended before the retention began, with their task runs: of up to %(limit)s runs as many as have about
+-- %(most_rows)s task runs. One run may have ten thousand for each of its maps.
 -- locks: rows of runs, SKIP LOCKED
 -- index: primary key (UUIDv7 ids follow time), taskrun_one_an_item
--- returns: id
-WITH gone AS MATERIALIZED (
+-- returns: id, seen (how many were looked at)
+WITH past AS MATERIALIZED (
     SELECT id FROM jobs_workflowrun
     WHERE id < %(before_id)s::uuid AND finished_at < carillon_now() - %(retention)s
     ORDER BY id LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT past.id, sum(t.number) OVER (ORDER BY past.id) - t.number AS before
+        FROM past, LATERAL (SELECT count(*) AS number FROM jobs_taskrun WHERE run_id = past.id) t) counted
+    WHERE before < %(most_rows)s
 ), tasks AS (
     DELETE FROM jobs_taskrun WHERE run_id = ANY(ARRAY(SELECT id FROM gone))
 ), due AS (
     DELETE FROM jobs_duecancel WHERE run_id = ANY(ARRAY(SELECT id FROM gone))
 )
-DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone)) RETURNING id;
+DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone))
+RETURNING id, (SELECT count(*) FROM past) AS seen;
 
 -- name: purge_deleted
 -- Drop versions of workflows that were deleted before the retention began and have no runs left, as many as have about
