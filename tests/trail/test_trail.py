@@ -284,6 +284,8 @@ class TestWhatIsWatched:
             "expires_at",
             "workflow_id",
         },
+        # Labels are of the definition: a new version tells of them.
+        "jobs_workflow": {"labels", "schedule_job_id"},
         "tenants_tenant": {"watched", "webhook_secret_retires_at"},
         "tenants_apikey": {"last_used_at"},
         "tenants_secret": {"sealed"},

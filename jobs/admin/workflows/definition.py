@@ -48,7 +48,18 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workflow]:
-        rows: QuerySet[Workflow] = super().get_queryset(request).annotate(now=DatabaseNow())
+        """Each with its number of tasks, its last run and the database's clock: one look at an index a row."""
+        present = WorkflowVersion.objects.filter(workflow_id=OuterRef("id"), number=OuterRef("version"))
+        last = WorkflowRun.objects.filter(workflow_id=OuterRef("id")).order_by("-id")
+        rows: QuerySet[Workflow] = (
+            super()
+            .get_queryset(request)
+            .annotate(
+                now=DatabaseNow(),
+                task_count=Subquery(present.values("task_count")[:1]),
+                last_run_id=Subquery(last.values("id")[:1]),
+            )
+        )
         return rows
 
     def walk(self, request: HttpRequest) -> Walk:
@@ -68,18 +79,10 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return queryset.filter(id__in=list(named.values_list("id", flat=True)[:OF_ALL])), False
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
-        """The tasks and the last run of each, in two statements for all."""
-        last = WorkflowRun.objects.filter(workflow_id=OuterRef("id")).order_by("-id").values("id")[:1]
-        present = WorkflowVersion.objects.filter(workflow_id=OuterRef("id"), number=OuterRef("version"))
-        found = {
-            row["id"]: row
-            for row in Workflow.objects.filter(id__in=[row.id for row in rows]).values(
-                "id", last=Subquery(last), tasks=Subquery(present.values("task_count")[:1])
-            )
-        }
-        runs = WorkflowRun.objects.defer("input").in_bulk([row["last"] for row in found.values()])
+        """The last run of each."""
+        runs = WorkflowRun.objects.defer("input").in_bulk([row.last_run_id for row in rows])
         for row in rows:
-            row.task_count, row.last_run = found[row.id]["tasks"], runs.get(found[row.id]["last"])
+            row.last_run = runs.get(row.last_run_id)
 
     @button("Run now", asks="One run of the present version begins at once.", icon="play_arrow", form=RunForm)
     def run_now(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:

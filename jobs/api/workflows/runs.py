@@ -17,7 +17,7 @@ from jobs.models import TaskRun, WorkflowRun
 from jobs.selection.workflows import WorkflowRunFilter
 from jobs.shapes.workflow.explain import RunExplanationShape
 from jobs.shapes.workflow.keys import KEY
-from jobs.shapes.workflow.run import ItemShape, OneRun, RetryRequest, RunRequest, RunShape
+from jobs.shapes.workflow.run import MapItemShape, OneRun, RetryRequest, RunRequest, RunShape
 
 
 class WorkflowRunsView(Endpoint):
@@ -147,12 +147,12 @@ class ItemsPagination(IdCursorPagination):
 
 class ItemsView(Endpoint):
     queryset = TaskRun.objects.none()
-    shows = ItemShape
+    shows = MapItemShape
     pagination_class = ItemsPagination
 
     @endpoint(
         "List the items of a map, in the order of its list",
-        responses={200: Many(ItemShape)},
+        responses={200: Many(MapItemShape)},
         problems=(404,),
         operation_id="workflow_runs_items",
     )

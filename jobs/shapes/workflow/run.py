@@ -137,7 +137,7 @@ class TaskRunShape(Shown):
     items_left: int | None
 
 
-class ItemShape(Shown):
+class MapItemShape(Shown):
     """An item of a map."""
 
     item: int

@@ -83,8 +83,9 @@ class TestFinding:
     def test_takes_how_a_workflows_name_begins_and_the_tenant_before_it(
         self, world: World, operator: Client
     ) -> None:
+        workflow_id = world.workflow.id
         (link,) = found(operator, "et")["Workflows"]
-        assert str(world.workflow.id) in link
+        assert str(workflow_id) in link
         assert found(operator, f"{world.tenant.slug}/etl")["Workflows"] == [link]
         assert "Workflows" not in found(operator, f"{factories.make_tenant().slug}/etl")
 

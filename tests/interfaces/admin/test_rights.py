@@ -47,9 +47,11 @@ class TalkativeWorld(World):
         self.attempt.response_excerpt, self.attempt.output = ANSWER, OUTPUT
         self.attempt.save(update_fields=["response_excerpt", "output"])
         self.operation.changes = {"payload": {"word": PAYLOAD}}
-        word = {"word": PAYLOAD}
-        self.workflow = make_workflow(self.tenant, tasks=["extract"], payloads={"extract": word}, name="told")
-        self.run = begin(self.workflow, run_input=word)
+        called = {"url": "https://api.example.com/extract", "body": {"word": PAYLOAD}}
+        self.workflow = make_workflow(
+            self.tenant, tasks=["extract"], payloads={"extract": called}, job_type="webhook"
+        )
+        self.run = begin(self.workflow, run_input={"word": PAYLOAD})
         self.operation.verb = "edit"
         self.operation.save(update_fields=["changes", "verb"])
 

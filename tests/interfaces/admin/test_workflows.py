@@ -21,6 +21,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RUN, WORKFLOW = "jobs_workflowrun", "jobs_workflow"
 
 
+@pytest.fixture
+def world() -> World:
+    """With a run that has begun."""
+    world = World()
+    assert world.run.workflow_id == world.workflow.id
+    return world
+
+
 def shown(client: Client, page: str, row: Any, query: str = "") -> str:
     answer = client.get(reverse(f"admin:{page}_change", args=[row.pk]) + query)
     assert answer.status_code == 200

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from django_celery_results.models import TaskResult
 
 from jobs.actions.bulk.operations import begin_operation
 from jobs.core.levers.targets import regex_of
-from jobs.models import Breaker, Change, Installation, Lease, Queue, TargetRule
+from jobs.models import Breaker, Change, Installation, Lease, Queue, TargetRule, Workflow, WorkflowRun
 from jobs.store.trail import Actor, acting_as
 from tenants.actions import create_api_key
 from tenants.models import OperatorSession, Tenant
@@ -129,31 +130,38 @@ class World:
         )
 
         self.breaker = open_breaker(self.tenant, "api.example.com")
-        self.workflow = make_workflow(self.tenant, ("extract", "load"), name="etl")
-        self.run = begin(self.workflow)
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        return make_workflow(self.tenant, ("extract", "load"), name="etl")
+
+    @cached_property
+    def run(self) -> WorkflowRun:
+        """Begins when it is first asked for: its first task is due at once, and other tests count what is due."""
+        return begin(self.workflow)
 
     def url(self, page: str) -> str:
         rows = {
-            "jobs_job": self.job,
-            "jobs_trigger": self.dead,
-            "jobs_attempt": self.attempt,
-            "jobs_lease": self.lease,
-            "django_celery_results_taskresult": self.result,
-            "tenants_tenant": self.tenant,
-            "tenants_apikey": self.key,
-            "tenants_secret": self.secret,
-            "tenants_operatorsession": self.session,
-            "jobs_change": self.change,
-            "jobs_installation": self.installation,
-            "jobs_queue": self.queue,
-            "jobs_targetrule": self.target,
-            "jobs_breaker": self.breaker,
-            "jobs_operation": self.operation,
-            "jobs_workflowrun": self.run,
-            "jobs_workflow": self.workflow,
+            "jobs_job": "job",
+            "jobs_trigger": "dead",
+            "jobs_attempt": "attempt",
+            "jobs_lease": "lease",
+            "django_celery_results_taskresult": "result",
+            "tenants_tenant": "tenant",
+            "tenants_apikey": "key",
+            "tenants_secret": "secret",
+            "tenants_operatorsession": "session",
+            "jobs_change": "change",
+            "jobs_installation": "installation",
+            "jobs_queue": "queue",
+            "jobs_targetrule": "target",
+            "jobs_breaker": "breaker",
+            "jobs_operation": "operation",
+            "jobs_workflowrun": "run",
+            "jobs_workflow": "workflow",
         }
-        row = next(row for model, row in rows.items() if page.startswith(model)) if PAGES[page] else None
-        return reverse(f"admin:{page}", args=[quote(row.pk)] if row else [])
+        name = next(name for model, name in rows.items() if page.startswith(model)) if PAGES[page] else ""
+        return reverse(f"admin:{page}", args=[quote(getattr(self, name).pk)] if name else [])
 
 
 def signed_in(*codenames: str) -> Client:
