@@ -8,8 +8,6 @@ from importlib import import_module
 
 from django.db import migrations, models
 
-from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
-
 _WITHOUT: str = import_module("jobs.migrations.0012_waits_and_maps")._SETTLE_RUN
 _COPIED = (
     ("           v.max_parallel INTO run\n", "           v.max_parallel, r.trace INTO run\n"),
@@ -34,7 +32,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "workflowrun",
             "trace",
-            models.CharField(blank=True, editable=False, max_length=MAX_KEPT_LENGTH, null=True),
+            models.TextField(blank=True, editable=False, null=True),
         ),
         migrations.RunSQL(_with_traces(), _WITHOUT),
     ]

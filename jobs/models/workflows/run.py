@@ -7,7 +7,6 @@ from jobs.core.workflows.states import UNFINISHED_TASK_RUNS, RunState, TaskRunSt
 from jobs.models.fields import TransactionId, choices, new_id, one_of, times_in_range
 from jobs.models.firings.trigger import Origin
 from jobs.models.workflows.definition import Workflow, WorkflowVersion
-from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
 
@@ -36,7 +35,8 @@ class WorkflowRun(models.Model):
     #: Since when nothing more of it starts. Null once it has ended.
     paused_at = models.DateTimeField(null=True)
     #: The trace of the caller who asked for it, or for its retry; its tasks' triggers get it (``Trigger.trace``).
-    trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, blank=True, editable=False)
+    #: No varchar: of a long one Postgres expects wide rows, so few of a table that nobody analyzed, and reads all of it.
+    trace = models.TextField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 
