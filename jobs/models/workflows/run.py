@@ -35,7 +35,7 @@ class WorkflowRun(models.Model):
     #: Since when nothing more of it starts. Null once it has ended.
     paused_at = models.DateTimeField(null=True)
     #: The trace of the caller who asked for it, or for its retry; its tasks' triggers get it (``Trigger.trace``).
-    #: No varchar: of a long one Postgres expects wide rows, so few of a table that nobody analyzed, and reads all of it.
+    #: No varchar: of a long one Postgres expects wide rows, so few in a new table, and reads it whole.
     trace = models.TextField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)

@@ -40,6 +40,7 @@ class TwoTenants(World):
 
     def __init__(self) -> None:
         super().__init__()
+        _ = self.run  # it would be undone with the first click that asks for it
         self.other = factories.make_tenant(slug=f"{MARK}tenant", name=f"{MARK}name")
         job = factories.make_job(self.other, name=f"{MARK}job")
         dead = factories.make_trigger(job, "dead")
