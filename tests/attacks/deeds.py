@@ -11,6 +11,7 @@ from unittest import mock
 from urllib.parse import quote, unquote
 
 from aiohttp import web
+from celery import current_app
 from celery.concurrency.base import apply_target
 from django.apps import apps
 from django.contrib.auth.models import User
@@ -291,6 +292,9 @@ def _work_from_the_broker(world: World) -> None:
     publisher.close()
     world.queued = [in_redis(world.redis)]
     assert str(ill.id) in world.queued[0], "the control: messages are read"
+    assert current_app._get_current_object() is app, (
+        "as in a worker: results go where the current app keeps them"
+    )
     with app.connection_for_read() as wire, app.events.Dispatcher(wire, hostname="w1") as events:
         consumer = mock.MagicMock(
             hostname="w1", event_dispatcher=events, pool=_Pool(), disable_rate_limits=True

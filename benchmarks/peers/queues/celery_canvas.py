@@ -22,6 +22,7 @@ app = Celery(
     "bench-canvas",
     broker=os.environ.get("BENCH_BROKER", "memory://"),
     backend=os.environ.get("BENCH_RESULTS", "cache+memory://"),
+    set_as_current=False,  # the bench imports this module for its names; Carillon's own app stays the current one
 )
 app.conf.update(task_default_queue=QUEUE, broker_connection_retry_on_startup=True)
 if os.environ.get("BENCH_PEER") == "durable":
@@ -61,4 +62,5 @@ def publish(kind: str, count: int) -> None:
 
 
 if __name__ == "__main__":
+    app.set_current()
     publish(sys.argv[1], int(sys.argv[2]))
