@@ -15,12 +15,13 @@ ON_SUCCESS, ON_FAILURE, ON_FINISHED = "on_success", "on_failure", "on_finished"
 
 
 class TaskOptions(TypedDict, total=False):
-    """A task's fields, as the API has them. ``over`` of ``map``, ``until`` of ``wait`` and a value within ``payload``
-    may be a ``Reference``.
+    """A task's fields, as the API has them. ``over`` of ``map``, ``until`` of ``wait``, ``input`` of ``workflow`` and a
+    value within ``payload`` may be a ``Reference``.
     """
 
     job_type: str
     wait: Mapping[str, Any]
+    workflow: Mapping[str, Any]
     map: Mapping[str, Any]
     payload: Mapping[str, Any]
     priority: str

@@ -93,7 +93,15 @@ ERROR_CODES = frozenset(
             "invalid_payload",
         ),
         *("lease_lost", "open_transaction", "permanent", "port_refused", "queue_full", "queue_missing"),
-        *("queue_refused", "redirect", "retry_after", "secret_host", "secret_missing", "secret_unfit"),
+        *(
+            "queue_refused",
+            "redirect",
+            "retry_after",
+            "run_refused",
+            "secret_host",
+            "secret_missing",
+            "secret_unfit",
+        ),
         *("secret_unreadable", "system_exit", "timeout", "tls", "type_switched_off", "unwritable_outcome"),
         "wait_timed_out",
     }

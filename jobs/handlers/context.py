@@ -98,6 +98,7 @@ class Context:
     on_sign: Callable[[], str] = field(default=str, repr=False)
     on_once: Callable[[str, Any], bool] = field(default=_first, repr=False)
     on_begin_run: Callable[[Any], UUID | None] = field(default=_no_run, repr=False)
+    on_begin_inner: Callable[[str, Any], UUID | None] = field(default=_no_run, repr=False)
     on_once_async: Callable[[str, Any], Awaitable[bool]] = field(default=_first_async, repr=False)
 
     @property

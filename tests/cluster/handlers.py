@@ -79,6 +79,11 @@ def works(ctx: Context, payload: dict) -> dict:
     return {"attempt": ctx.attempt_number}
 
 
+@job_type("test.echoes")
+def echoes(ctx: Context, payload: dict) -> dict:
+    return payload
+
+
 @job_type("test.yields", timeout_seconds=600)
 def yields(ctx: Context, payload: dict) -> None:
     """Works until it is asked to stop."""

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.cluster
 #: As in test_wake_ups.py: a beat that is not woken would look by itself after as long.
 SLEEP_SECONDS = 10
 EXTRACTS = ("extract_1", "extract_2", "extract_3")
+ONCE = {"retry_policy": {"max_attempts": 1}}
+WORKS = {"job_type": "test.works"}
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +35,10 @@ def etl(name: str, **types: str) -> dict[str, Any]:
     """Three extracts, then transform, load and report; and an alert if load fails. ``types``: other job types."""
     kinds = dict.fromkeys((*EXTRACTS, "transform", "load", "report", "alert"), "test.works") | types
     payloads = {"transform": {"attempt": {"$from": "extract_2.result.attempt"}}}
-    once = {"retry_policy": {"max_attempts": 1}}
     return {
         "name": name,
         "tasks": {
-            key: {"job_type": kind, "payload": payloads.get(key, {}), **once} for key, kind in kinds.items()
+            key: {"job_type": kind, "payload": payloads.get(key, {}), **ONCE} for key, kind in kinds.items()
         },
         "edges": [
             *({"before": extract, "after": "transform"} for extract in EXTRACTS),
@@ -114,3 +115,121 @@ class TestAChain:
             f"SELECT extract(epoch FROM finished_at - created_at)::float FROM jobs_workflowrun WHERE id = '{run_id}'"
         )
         assert seconds < 2 * SLEEP_SECONDS
+
+
+class TestEachKindOfGraph:
+    """By the API, with real workers: what the tests of `tests/workflows` play by hand."""
+
+    def _workflow(self, name: str, tasks: dict[str, Any], *edges: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "name": name,
+            "tasks": tasks,
+            "edges": [dict(zip(("before", "after", "on"), edge, strict=False)) for edge in edges],
+        }
+
+    def _run(self, stage: Any, name: str, tasks: dict[str, Any], *edges: tuple[str, ...]) -> str:
+        return runs.run(stage, self._workflow(name, tasks, *edges), key=stage.key)
+
+    def _task(self, stage: Any, run_id: str, key: str) -> dict[str, Any]:
+        found = stage.call("GET", f"/workflow-runs/{run_id}", key=stage.key)
+        [task] = [task for task in found["tasks"] if task["task"] == key]
+        return dict(task)
+
+    def _started(self, stage: Any, run_id: str, key: str) -> None:
+        wait_until(
+            lambda: self._task(stage, run_id, key)["state"] == "started", timeout=60, what=f"{key} to start"
+        )
+
+    def test_a_diamond(self, stage: Any) -> None:
+        tasks = dict.fromkeys("abcd", WORKS)
+        run_id = self._run(stage, "diamond", tasks, ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
+        assert ended(stage, run_id) == ("succeeded", dict.fromkeys("abcd", "succeeded"))
+        assert attempts(stage, run_id) == 4
+
+    def test_conditions(self, stage: Any) -> None:
+        tasks = {
+            "a": {"job_type": "test.raises", **ONCE},
+            "b": WORKS,
+            "c": WORKS,
+            "d": WORKS | {"when": "any_success"},
+        }
+        edges = (("a", "b"), ("a", "c", "on_failure"), ("b", "d"), ("c", "d"))
+        state, found = ended(stage, self._run(stage, "conditional", tasks, *edges))
+        assert state == "failed"
+        assert found == {"a": "failed", "b": "skipped", "c": "succeeded", "d": "succeeded"}
+
+    def test_a_map_and_its_results(self, stage: Any) -> None:
+        tasks = {
+            "list": {"job_type": "test.echoes", "payload": {"items": [1, 2, 3]}},
+            "each": {
+                "job_type": "test.echoes",
+                "map": {"over": {"$from": "list.result.items"}},
+                "payload": {"item": {"$from": "map.item"}},
+            },
+            "all": {"job_type": "test.echoes", "payload": {"found": {"$from": "each.result"}}},
+        }
+        run_id = self._run(stage, "map", tasks, ("list", "each"), ("each", "all"))
+        assert ended(stage, run_id)[0] == "succeeded"
+        trigger = self._task(stage, run_id, "all")["trigger_id"]
+        result = stage.call("GET", f"/triggers/{trigger}", key=stage.key)["result"]
+        assert result == {"found": [{"item": number} for number in (1, 2, 3)]}
+
+    def test_a_workflow_within_a_workflow(self, stage: Any) -> None:
+        echo = {"job_type": "test.echoes", "payload": {"day": {"$from": "workflow.input.day"}}}
+        runs.create(stage, self._workflow("inner", {"x": echo, "y": WORKS}, ("x", "y")), key=stage.key)
+        tasks = {
+            "a": {"job_type": "test.echoes", "payload": {"day": "Monday"}},
+            "inner": {"workflow": {"name": "inner", "input": {"day": {"$from": "a.result.day"}}}},
+            "b": {"job_type": "test.echoes", "payload": {"day": {"$from": "inner.result.x.day"}}},
+        }
+        run_id = self._run(stage, "outer", tasks, ("a", "inner"), ("inner", "b"))
+        assert ended(stage, run_id) == ("succeeded", dict.fromkeys(tasks, "succeeded"))
+        inner = stage.call(
+            "GET", f"/workflow-runs/{self._task(stage, run_id, 'inner')['inner_run_id']}", key=stage.key
+        )
+        assert (inner["state"], inner["outer_run_id"]) == ("succeeded", run_id)
+        trigger = self._task(stage, run_id, "b")["trigger_id"]
+        assert stage.call("GET", f"/triggers/{trigger}", key=stage.key)["result"] == {"day": "Monday"}
+
+    def test_a_cancel_reaches_the_workflow_within(self, stage: Any) -> None:
+        runs.create(stage, self._workflow("slow", {"x": {"job_type": "test.yields"}}), key=stage.key)
+        run_id = self._run(stage, "cancelled outer", {"inner": {"workflow": {"name": "slow"}}})
+        inner_id = wait_until(
+            lambda: self._task(stage, run_id, "inner")["inner_run_id"], timeout=60, what="the inner run"
+        )
+        self._started(stage, inner_id, "x")
+        runs.act(stage, run_id, "cancel", key=stage.key)
+        assert ended(stage, run_id) == ("cancelled", {"inner": "cancelled"})
+        assert ended(stage, inner_id) == ("cancelled", {"x": "cancelled"})
+
+    def test_a_signal_and_an_approval(self, stage: Any) -> None:
+        tasks = {
+            "paid": {"wait": {"type": "signal"}},
+            "release": {"wait": {"type": "approval", "message": "Release it?"}},
+            "b": {"job_type": "test.echoes", "payload": {"sum": {"$from": "paid.result.sum"}}},
+        }
+        run_id = self._run(stage, "waits", tasks, ("paid", "release"), ("release", "b"))
+        self._started(stage, run_id, "paid")
+        body = {"payload": {"sum": 5}}
+        stage.call("POST", f"/workflow-runs/{run_id}/signals/paid", key=stage.key, body=body)
+        self._started(stage, run_id, "release")
+        stage.call("POST", f"/workflow-runs/{run_id}/tasks/release/approve", key=stage.key, body={})
+        assert ended(stage, run_id) == ("succeeded", dict.fromkeys(tasks, "succeeded"))
+        trigger = self._task(stage, run_id, "b")["trigger_id"]
+        assert stage.call("GET", f"/triggers/{trigger}", key=stage.key)["result"] == {"sum": 5}
+
+    def test_a_new_version_during_a_run(self, stage: Any) -> None:
+        definition = self._workflow(
+            "versions", {"go": {"wait": {"type": "signal"}}, "old": WORKS}, ("go", "old")
+        )
+        workflow_id = runs.create(stage, definition, key=stage.key)
+        first = runs.begin(stage, workflow_id, key=stage.key)
+        self._started(stage, first, "go")
+        edited = self._workflow("versions", {"new": WORKS})
+        assert stage.call("PUT", f"/workflows/{workflow_id}", key=stage.key, body=edited)["version"] == 2
+        assert ended(stage, runs.begin(stage, workflow_id, key=stage.key)) == (
+            "succeeded",
+            {"new": "succeeded"},
+        )
+        stage.call("POST", f"/workflow-runs/{first}/signals/go", key=stage.key, body={})
+        assert ended(stage, first) == ("succeeded", {"go": "succeeded", "old": "succeeded"})

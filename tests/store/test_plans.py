@@ -742,6 +742,9 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "origin": "schedule",
         "trigger_id": one(s.ids),
         "trace": None,
+        "task_start": None,
+        "depth": 0,
+        "root_id": None,
     },
     "workflows.firing": lambda s: {"id": one(s.ids), "fence": 1},
     "workflows.run_of_instant": lambda s: {"workflow_id": UUID(int=1), "scheduled_for": s.now},
@@ -752,6 +755,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
     "workflows.started": lambda s: {"id": UUID(int=1)},
     "workflows.begin_cancel": lambda s: {"id": UUID(int=1), "tenant_id": 1, "reason": "requested"},
     "workflows.cancel_waiting": lambda s: {"id": UUID(int=1)},
+    "workflows.cancel_inner": lambda s: {"id": UUID(int=1)},
+    "workflows.inner": lambda s: {"id": one(s.ids), "fence": 1, "name": "load", "most_below": 10_000},
     "workflows.pause": lambda s: {"id": UUID(int=1), "tenant_id": 1},
     "workflows.resume": lambda s: {"id": UUID(int=1), "tenant_id": 1},
     "workflows.begin_retry": lambda s: {

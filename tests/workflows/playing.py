@@ -17,18 +17,24 @@ Ends = Mapping[str, str]
 
 
 def make_workflow(tenant: Tenant, *edges: Sequence[str], **options: Any) -> Workflow:
-    """Of ``noop``s. An edge is ``(before, after)``, or has a condition, too; ``whens``, ``payloads``, ``waits`` and
-    ``maps`` by task; ``tasks`` alone.
+    """Of ``noop``s. An edge is ``(before, after)``, or has a condition, too; ``whens``, ``payloads``, ``waits``,
+    ``maps`` and ``inner`` (their ``workflow``) by task; ``tasks`` alone.
     """
     whens, payloads = options.pop("whens", {}), options.pop("payloads", {})
-    waits, maps = options.pop("waits", {}), options.pop("maps", {})
+    waits, maps, inner = options.pop("waits", {}), options.pop("maps", {}), options.pop("inner", {})
     plain = {"job_type": options.pop("job_type", "noop")}
+
+    def what(key: str) -> dict[str, Any]:
+        if key in waits:
+            return {"wait": waits[key]}
+        return {"workflow": inner[key]} if key in inner else plain | {"payload": payloads.get(key, {})}
+
     keys = dict.fromkeys([*options.pop("tasks", ()), *(key for edge in edges for key in edge[:2])])
     document = {
         "name": options.pop("name", f"workflow-{factories.now().timestamp()}"),
         "tasks": {
             key: {"when": whens.get(key, "all_success")}
-            | ({"wait": waits[key]} if key in waits else plain | {"payload": payloads.get(key, {})})
+            | what(key)
             | ({"map": maps[key]} if key in maps else {})
             for key in keys
         },

@@ -161,6 +161,8 @@ def _waits_for(task: dict[str, Any]) -> str:
         return {"signal": f"signal {wait.get('name')}", "approval": f"approval: {wait.get('message')}"}.get(
             wait["type"], "time"
         )
+    if task["state"] == "started" and task["inner_run_id"]:
+        return f"run {task['inner_run_id']}"
     if task["items_left"] is not None:
         return f"{task['items_left']:,} of {task['item_count']:,} items"
     return ", ".join(task["waits_for"])

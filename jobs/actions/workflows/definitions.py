@@ -17,7 +17,7 @@ from jobs.core.json_rules import check_json, check_text, is_same
 from jobs.core.workflows import flow, graph
 from jobs.core.workflows.comparison import compare
 from jobs.core.workflows.graph import Edge
-from jobs.core.workflows.states import WAIT_TYPE, RunState
+from jobs.core.workflows.states import RUN_TYPE, WAIT_TYPE, RunState
 from jobs.handlers import registry
 from jobs.models import Job, Workflow, WorkflowRun, WorkflowVersion
 from jobs.models.fields import new_id
@@ -228,7 +228,9 @@ def _draft(tenant: Tenant, definition: object) -> _Draft:
     edges = [Edge(edge.before, edge.after, edge.on) for edge in read.edges]
     found = graph.faults({key: task.when for key, task in read.tasks.items()}, edges)
     # A reference is held to what is upstream, which only a sound graph tells.
-    if found := found or flow.faults({key: task.taking() for key, task in read.tasks.items()}, edges):
+    runs = {key for key, task in read.tasks.items() if task.workflow is not None and task.map is None}
+    taking = {key: task.taking() for key, task in read.tasks.items()}
+    if found := found or flow.faults(taking, edges, runs=runs) or _unknown_workflows(tenant, read):
         raise InvalidInput(found)
     now = database_now()
     return _Draft(read, edges, _hidden_jobs(tenant, read, now), now)
@@ -242,11 +244,28 @@ class _TaskKinds(Kinds):
         return replace(kind, check=partial(_check_aside, kind))
 
 
-class _Waits(Kinds):
-    """The type of waits alone, whose shape has read their payloads."""
+class _OwnKinds(Kinds):
+    """The types of waits and of runs alone, whose shapes have read their payloads."""
 
     def __call__(self, name: object) -> Kind:
-        return Kind(WAIT_TYPE, registry.get(WAIT_TYPE).timeout, lambda payload: None)
+        own = registry.get(WAIT_TYPE if name == WAIT_TYPE else RUN_TYPE)
+        return Kind(own.name, own.timeout, lambda payload: None)
+
+
+def _unknown_workflows(tenant: Tenant, read: WorkflowDefinition) -> dict[str, str]:
+    """What is wrong with the workflows that tasks are to be runs of, by ``tasks.<key>.workflow.name``.
+
+    Those may be edited and deleted later, so that the start of a task judges once more (``store.begin_inner``).
+    """
+    named = {key: task.workflow.name for key, task in read.tasks.items() if task.workflow is not None}
+    known = {*workflows_of(tenant).filter(name__in=set(named.values())).values_list("name", flat=True)}
+    return {
+        f"tasks.{key}.workflow.name": "A workflow cannot be a task of itself."
+        if name == read.name
+        else f"There is no workflow named {name}."
+        for key, name in named.items()
+        if name == read.name or name not in known
+    }
 
 
 def _check_aside(kind: Kind, payload: Any) -> None:
@@ -264,12 +283,12 @@ def _check_aside(kind: Kind, payload: Any) -> None:
 
 def _hidden_jobs(tenant: Tenant, read: WorkflowDefinition, now: datetime) -> dict[str, Job]:
     """The job of each task, with a name that tells whose it is. Raises ``InvalidInput`` under ``tasks.<key>``."""
-    errors, jobs, kinds, waits = Complaints(), {}, _TaskKinds(tenant), _Waits(tenant)
+    errors, jobs, kinds, own = Complaints(), {}, _TaskKinds(tenant), _OwnKinds(tenant)
     for key, task in read.tasks.items():
         job_id = new_id()
         document = task.as_job(key, f"{read.name[: schedules.SHOWN_NAME]}/{key} ({job_id.hex[-12:]})")
         read_job = partial(
-            definitions.parse, document, tenant=tenant, now=now, kinds=waits if task.wait else kinds
+            definitions.parse, document, tenant=tenant, now=now, kinds=kinds if task.job_type else own
         )
         if columns := errors.collect(read_job, under=f"tasks.{key}"):
             jobs[key] = Job(

@@ -129,9 +129,10 @@ def retry_run(
 
 
 def runs_of(tenant: Tenant) -> QuerySet[WorkflowRun]:
-    """Each with its workflow and its version, but for the definition, which may have megabytes."""
+    """Each with its workflow, its version, but for the definition, which may have megabytes, and ``outer_run_id``."""
     runs = WorkflowRun.objects.filter(tenant=tenant).select_related("workflow", "version")
-    return runs.defer("version__definition")
+    task = TaskRun.objects.filter(id=OuterRef("trigger_id")).values("run_id")
+    return runs.defer("version__definition").annotate(outer_run_id=Subquery(task))
 
 
 def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
@@ -158,13 +159,14 @@ def representation(run: WorkflowRun) -> dict[str, Any]:
 
 
 def items_of(run: WorkflowRun, task: str) -> QuerySet[TaskRun]:
-    """The items of a map, each with ``trigger_id``. Raises ``NotFound`` where the run has no such task."""
+    """The items of a map, each with ``trigger_id`` and ``inner_run_id``. Raises ``NotFound`` for no task of the run."""
     number = run.version.tasks.filter(key=task).values_list("number", flat=True).first()
     if number is None:
         raise NotFound("This run has no such task.")
     triggers = Trigger.objects.filter(id=OuterRef("id")).values("id")
+    begun = WorkflowRun.objects.filter(trigger_id=OuterRef("id"), task_start__isnull=False)
     return TaskRun.objects.filter(run=run, task=number, item__isnull=False).annotate(
-        trigger_id=Subquery(triggers)
+        trigger_id=Subquery(triggers), inner_run_id=Subquery(begun.order_by("-task_start").values("id")[:1])
     )
 
 

@@ -76,7 +76,8 @@ def what(task: TaskShape) -> str:
     """The job type, or what the task waits for."""
     if task.wait is not None:
         return f"wait: {task.wait.root.type}"
-    return f"{task.job_type}, for each item" if task.map is not None else str(task.job_type)
+    done = f"run of {task.workflow.name}" if task.workflow is not None else str(task.job_type)
+    return f"{done}, for each item" if task.map is not None else done
 
 
 def named(before: Sequence[tuple[str, str]], *, usual: When | None = None) -> str:
@@ -148,6 +149,8 @@ def of_run(
 def shown_state(task: Mapping[str, Any]) -> str:
     """A task's state; of one that is started its trigger's, which says more."""
     state = str(task["state"])
+    if state == "started" and task["trigger_state"] == "succeeded":
+        return "running"  # as a run of another workflow
     return str(task["trigger_state"] or state) if state == "started" else state
 
 

@@ -15,7 +15,7 @@ from unfold.enums import ActionVariant
 
 from jobs.actions.workflows import answers
 from jobs.actions.workflows import runs as actions
-from jobs.admin.shared.cells import duration_cell, id_cell, instant_cell, json_cell
+from jobs.admin.shared.cells import NOTHING, duration_cell, id_cell, instant_cell, json_cell
 from jobs.admin.shared.filters import MadeSince, MadeUntil, MadeWithin, TenantFilter
 from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.walks import WalkedAdmin
@@ -23,7 +23,7 @@ from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.admin.workflows import task
 from jobs.admin.workflows.dialogs import AnswerForm, RetryForm
 from jobs.admin.workflows.progress import progress, run_label, standing
-from jobs.models import Workflow, WorkflowRun, WorkflowVersion
+from jobs.models import TaskRun, Workflow, WorkflowRun, WorkflowVersion
 
 #: The buttons that can succeed, by how the run stands.
 FITTING = {
@@ -82,6 +82,7 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
                     "shown_id",
                     ("workflow_cell", "shown_version", "tenant"),
                     ("scheduled", "begun", "ended"),
+                    "outer_run",
                     "shown_input",
                 )
             },
@@ -213,6 +214,18 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     def workflow_cell(self, run: WorkflowRun) -> str:
         url = reverse("admin:jobs_workflow_change", args=[run.workflow_id])
         return format_html('<a class="text-link" href="{}">{}</a>', url, run.workflow.name)
+
+    @admin.display(description="a task of")
+    def outer_run(self, run: WorkflowRun) -> str:
+        task = TaskRun.objects.filter(id=run.trigger_id) if run.trigger_id else TaskRun.objects.none()
+        outer = task.values_list("run_id", flat=True).first()
+        if outer is None:
+            return NOTHING
+        return format_html(
+            '<a class="text-link" href="{}">{}</a>',
+            reverse("admin:jobs_workflowrun_change", args=[outer]),
+            outer,
+        )
 
     @admin.display(description="input")
     def shown_input(self, run: WorkflowRun) -> str:

@@ -44,6 +44,7 @@ def told(user: Any, run: WorkflowRun, key: str) -> dict[str, Any] | None:
         {
             "run_id": run.id,
             "key": key,
+            "inner_run_id": task["inner_run_id"],
             "state": rows.state_cell(rows.shown_state(task)),
             "why": why.summary(own=key) if why else "",
             "waits_for": task["waits_for"],
@@ -100,6 +101,7 @@ def _items(run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any]:
             "state": rows.state_cell(item.state),
             "reason": item.reason.replace("_", " "),
             "trigger_id": item.trigger_id,  # type: ignore[attr-defined]
+            "inner_run_id": item.inner_run_id,  # type: ignore[attr-defined]
         }
         for item in left.defer("value")[: MAX_ITEMS + 1]
     ]

@@ -7,7 +7,7 @@ task upstream, ``workflow.input``, ``run.scheduled_for``, or in a map ``map.item
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from graphlib import TopologicalSorter
@@ -93,10 +93,13 @@ def references(payload: object) -> set[Reference]:
     return {Reference.read(value[FROM]) for _, value in _each(payload, "")}
 
 
-def faults(taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge]) -> dict[str, str]:
+def faults(
+    taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge], *, runs: Collection[str] = ()
+) -> dict[str, str]:
     """What is wrong with the references of these tasks, by ``tasks.<key>.<field>.<place>``; empty: nothing.
 
     ``taking``: by task and field what may take values: ``payload``, of a map ``map.over``. The graph must be sound.
+    ``runs``: tasks that are a run of another workflow, whose results are those of its tasks.
     """
     found: dict[str, str] = {}
     upstream: dict[str, set[str]] = {}
@@ -106,15 +109,17 @@ def faults(taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge]) ->
     for key, fields in taking.items():
         places = [each for field, value in fields.items() for each in _each(value, f"tasks.{key}.{field}")]
         if len(places) > MAX_REFERENCES:
-            found[f"tasks.{key}.payload"] = (
+            found[f"tasks.{key}.{min(fields)}"] = (
                 f"Must take at most {MAX_REFERENCES} values from elsewhere, not {len(places):,}."
             )
             continue
         for place, value in places:
             upstream = upstream or _upstream(taking, edges)
-            if value is fields["payload"]:
+            if value is fields.get("payload"):
                 found[place] = f"{FROM} stands for a value within a payload, not for all of it."
-            elif wrong := _fault(value, key=key, upstream=upstream[key], taking=taking, place=place):
+            elif wrong := _fault(
+                value, key=key, upstream=upstream[key], taking=taking, runs=runs, place=place
+            ):
                 found[place] = wrong
     return found
 
@@ -125,6 +130,7 @@ def _fault(
     key: str,
     upstream: set[str],
     taking: Mapping[str, Mapping[str, object]],
+    runs: Collection[str],
     place: str,
 ) -> str:
     if len(value) > 1:
@@ -136,6 +142,8 @@ def _fault(
     if reference.of_item:
         in_items = "map.over" in taking[key] and place != f"tasks.{key}.map.over"
         return "" if in_items else f"{reference}: only the payload of a map has items."
+    if reference.task in runs and not reference.path:
+        return f"{reference}: name a task of that workflow, too: {reference}.load."
     if reference.task is None or reference.task in upstream:
         return ""
     if reference.task not in taking:

@@ -31,10 +31,16 @@ UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.S
 SKIP_REASONS = ("upstream", "halted", "requested")
 #: Why a map failed before it had items: what it is to go over is not there, is no list, or is too long.
 MAP_REASONS = ("no_list", "too_long")
-#: Why a run was asked to end: by a caller; it took longer than it may; a newer firing takes its place.
-CANCEL_REASONS = ("requested", "deadline", "replaced")
+#: Why a run was asked to end: by a caller; it took longer than it may; a newer firing takes its place; the run of which
+#: it is a task is cancelled.
+CANCEL_REASONS = ("requested", "deadline", "replaced", "outer")
 #: The job type of the hidden job that is a workflow's schedule: each of its firings begins a run.
 SCHEDULE_TYPE = "carillon.workflow"
+#: The job type of tasks that are a run of another workflow. Such a task ends as its run does.
+RUN_TYPE = "carillon.run"
+#: Runs within runs, and how many there may be below one that none began.
+MAX_DEPTH = 8
+MAX_BELOW = 10_000
 
 
 class Condition(StrEnum):

@@ -25,7 +25,7 @@ from jobs.engine.worker.finisher import Finisher
 from jobs.engine.worker.leases.release import abandoned, absolve, give_up, handed_back
 from jobs.engine.worker.leases.renewer import Held, Hold, LeaseRenewer
 from jobs.engine.worker.queues import queues_of
-from jobs.engine.worker.reports import begin_run, note_checkpoint, note_progress
+from jobs.engine.worker.reports import begin_inner, begin_run, note_checkpoint, note_progress
 from jobs.engine.worker.secrets import NO_SECRETS, secrets_of, signing_secret
 from jobs.handlers.async_runner import AsyncRunner
 from jobs.handlers.context import Context, Flag
@@ -253,6 +253,7 @@ class Batch:
             on_progress=partial(note_progress, token),
             on_checkpoint=partial(note_checkpoint, token),
             on_begin_run=partial(begin_run, token),
+            on_begin_inner=partial(begin_inner, token),
             on_once=partial(self._once, token),
             on_once_async=partial(self._once_async, token),
         )

@@ -89,6 +89,12 @@ def has_trigger(task: Any) -> bool:
     return task.state == TaskRunState.STARTED and task.trigger_id is not None
 
 
+def goes_on_as_run(task: Any) -> bool:
+    """Whether a task is a run of another workflow that has begun: its trigger has ended then."""
+    is_started = task.state == TaskRunState.STARTED and task.trigger_state not in _FIRST
+    return is_started and task.inner_run_id is not None
+
+
 def told(standing: Standing, task: Any) -> str:
     """How a task stands, to follow its key and a colon: ``retrying, next attempt at 2030-01-31T02:00:00Z``."""
     match task.state:
@@ -103,6 +109,8 @@ def told(standing: Standing, task: Any) -> str:
 
 
 def _of_trigger(task: Any) -> str:
+    if goes_on_as_run(task):
+        return f"going on as run {task.inner_run_id}"
     match task.trigger_state:
         case TriggerState.RETRYING:
             return f"retrying, next attempt at {moment(task.due_at)}"
@@ -132,7 +140,8 @@ def task_gates(standing: Standing, task: Any) -> list[Gate]:
     gates = [_upstream(standing, task), _halt(standing, task), _paused(standing), _max_parallel(standing)]
     if has_started:
         gates = [Gate(gate.name, True, "Passed when it started.") for gate in gates]
-    detail = f"Its trigger is {_of_trigger(task)}." if has_started else "It has no trigger yet."
+    what = "It" if goes_on_as_run(task) else "Its trigger"
+    detail = f"{what} is {_of_trigger(task)}." if has_started else "It has no trigger yet."
     return [*gates, Gate("trigger", not has_started, detail, blockers=_ids([task]))]
 
 
@@ -241,7 +250,8 @@ def task_end(standing: Standing, task: Any) -> str:
         return f"Skipped at {at}: {_culprit(standing)}, and this workflow halts."
     if task.state == TaskRunState.SKIPPED:
         return f"Skipped at {at}: {_why_skipped(standing, task)}."
-    return f"{task.state.capitalize()} at {at}{f' ({task.reason})' if task.reason else ''}."
+    told_by = f", as run {task.inner_run_id} did" if task.inner_run_id else ""
+    return f"{task.state.capitalize()} at {at}{f' ({task.reason})' if task.reason else ''}{told_by}."
 
 
 def _why_skipped(standing: Standing, task: Any) -> str:

@@ -14,7 +14,8 @@ class WorkflowRun(models.Model):
     """One run. Its row is the lock under which tasks become ready, start and are skipped, and the run ends.
 
     ``scheduled_for`` is its own among the runs of the workflow, so that a task's triggers are one an instant, too.
-    ``halted``: a task failed, and the workflow halts. ``trigger_id``: the firing that began it; null: a caller did.
+    ``halted``: a task failed, and the workflow halts. ``trigger_id``: the firing that began it, of the schedule or of
+    the task that it is; null: a caller did.
     ``cancel_reason``: why it was asked to end (``core.workflows.states.CANCEL_REASONS``).
     """
 
@@ -32,6 +33,11 @@ class WorkflowRun(models.Model):
         max_length=16, choices=choices(Origin), default=Origin.RUN_NOW, db_default=Origin.RUN_NOW
     )
     trigger_id = models.UUIDField(null=True)
+    #: Of an inner run, which is a task of another run: the start of the task that began it (``replay_count`` of its
+    #: trigger), how deep it lies, and the run at the top.
+    task_start = models.PositiveIntegerField(null=True)
+    depth = models.PositiveSmallIntegerField(default=0, db_default=0)
+    root_id = models.UUIDField(null=True)
     #: Since when nothing more of it starts. Null once it has ended.
     paused_at = models.DateTimeField(null=True)
     #: The trace of the caller who asked for it, or for its retry; its tasks' triggers get it (``Trigger.trace``).
@@ -43,6 +49,12 @@ class WorkflowRun(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=("workflow", "scheduled_for"), name="workflowrun_one_an_instant"),
+            # A start of a task begins one run.
+            models.UniqueConstraint(
+                fields=("trigger_id", "task_start"),
+                condition=Q(task_start__isnull=False),
+                name="workflowrun_one_a_start",
+            ),
             models.CheckConstraint(condition=one_of("state", RunState), name="workflowrun_state_known"),
             models.CheckConstraint(
                 condition=Q(state="running", finished_at__isnull=True)
@@ -62,6 +74,8 @@ class WorkflowRun(models.Model):
             models.Index(fields=("workflow",), condition=Q(state="running"), name="workflowrun_running"),
             # store/sql/metrics.sql: ahead — how many go on, and since when the oldest.
             models.Index(fields=("id",), condition=Q(state="running"), name="workflowrun_oldest"),
+            # store/sql/workflows.sql: inner — how many runs lie below one.
+            models.Index(fields=("root_id",), condition=Q(root_id__isnull=False), name="workflowrun_of_root"),
         )
 
     def __str__(self) -> str:

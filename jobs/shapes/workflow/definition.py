@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy
 from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
-from jobs.core.workflows.states import SCHEDULE_TYPE, WAIT_TYPE, Condition, When
+from jobs.core.workflows.states import RUN_TYPE, SCHEDULE_TYPE, WAIT_TYPE, Condition, When
 from jobs.shapes.base import Shape
 from jobs.shapes.job import MAX_NAME, CatchupWindow, Labels, MaxCatchup, MaxConcurrent, MisfireGrace
 from jobs.shapes.schedule import ScheduleShape
@@ -30,8 +30,18 @@ class MapShape(Shape):
     """How many of its items may be started at once."""
 
 
+class InnerRunShape(Shape):
+    """An inner run, of another workflow."""
+
+    drops_null = True
+    name: Annotated[str, Line(MAX_NAME)]
+    """Of the workflow, which there must be. The run is of its version when the task starts."""
+    input: Any = None
+    """What the run begins with; `{"$from": …}` stands for all of it, or for values within."""
+
+
 class TaskShape(Shape):
-    """A task: what a job has that says what is done, or what is waited for; and when it may start."""
+    """A task: what a job has that says what is done, or a wait, or a workflow that runs; and when it may start."""
 
     drops_null = True
     hints = {"schedule": "A task has no schedule: it starts when the tasks before it have ended."}
@@ -39,6 +49,8 @@ class TaskShape(Shape):
     """One of GET /job-types."""
     wait: WaitShape | None = None
     """In place of a job type: what the task waits for."""
+    workflow: InnerRunShape | None = None
+    """In place of a job type: the workflow of which the task is a run. The task ends as the run does."""
     map: MapShape | None = None
     """The payload takes `map.item` and `map.index` (from 0). The task's result is the list of its items' results."""
     payload: dict[str, Any] = {}
@@ -51,14 +63,14 @@ class TaskShape(Shape):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.job_type is None) is (self.wait is None):
-            raise InvalidInput({"job_type": "A task has a job_type or a wait, and not both."})
-        if self.wait is not None:
+        kinds = [name for name in ("job_type", "wait", "workflow") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise InvalidInput({"job_type": "A task has one of job_type, wait and workflow."})
+        if self.job_type is None:
             # What is at its default may have been filled in by whoever shows a definition.
-            fields = type(self).model_fields
-            strange = [name for name in ("map", *_OF_JOBS) if getattr(self, name) != fields[name].default]
-            if strange:
-                raise InvalidInput(dict.fromkeys(strange, "Does not belong to a wait; leave it out."))
+            fields, unfit = type(self).model_fields, ("map", *_OF_JOBS) if self.wait else _OF_JOBS
+            if strange := [name for name in unfit if getattr(self, name) != fields[name].default]:
+                raise InvalidInput(dict.fromkeys(strange, f"Does not belong to a {kinds[0]}; leave it out."))
         return self
 
     def taking(self) -> dict[str, object]:
@@ -68,6 +80,8 @@ class TaskShape(Shape):
             found["map.over"] = self.map.over
         if self.wait is not None:
             found["wait.until"] = getattr(self.wait.root, "until", None)
+        if self.workflow is not None:
+            found = {"workflow.input": self.workflow.input} | found
         return found
 
     def as_job(self, key: str, name: str) -> dict[str, Any]:
@@ -76,6 +90,9 @@ class TaskShape(Shape):
         job = self.model_dump(mode="json", include=own, exclude_none=True)
         if self.wait is not None:
             job |= {"job_type": WAIT_TYPE, "payload": self.wait.as_payload(key)}
+        if self.workflow is not None:
+            payload = {"workflow": self.workflow.name, "input": self.workflow.input}
+            job |= {"job_type": RUN_TYPE, "payload": payload}
         return {
             "name": name,
             "schedule": {"type": "immediate"},

@@ -93,12 +93,14 @@ class RunShape(Shown):
     input: Any
     scheduled_for: datetime
     origin: Origin
-    """How it began: schedule, catchup (late), backfill, or run_now (by a call)."""
+    """How it began: schedule, catchup (late), backfill, run_now (by a call), or workflow (as a task of another run)."""
     trigger_id: UUID | None
-    """The firing of the schedule that began it; null: a call did."""
+    """The firing that began it, of the schedule or of the task that it is; null: a call did."""
+    outer_run_id: UUID | None
+    """The run of which it is a task."""
     cancel_requested: bool
     cancel_reason: str
-    """requested, deadline (it took too long), or replaced (by a newer firing)."""
+    """requested, deadline (it took too long), replaced (by a newer firing), or outer (its outer run is cancelled)."""
     paused_at: datetime | None
     """Since when nothing more of it starts."""
     created_at: datetime
@@ -135,6 +137,9 @@ class TaskRunShape(Shown):
     item_count: int | None
     """Of a map that has started: its items are at /workflow-runs/{id}/tasks/{task}/items."""
     items_left: int | None
+    inner_run_id: UUID | None
+    """Of a task that is a run of another workflow: that run, once it has begun. The task ends as it does."""
+    inner_run_state: RunState | None
 
 
 class MapItemShape(Shown):
@@ -146,6 +151,7 @@ class MapItemShape(Shown):
     state: TaskRunState
     reason: str
     trigger_id: UUID | None
+    inner_run_id: UUID | None
     ready_at: datetime | None
     finished_at: datetime | None
 

@@ -15,7 +15,7 @@ FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(
 -- name: begin
 -- Begin a run of a workflow's present version, with a task run for each task; none where the workflow is deleted, or has
 -- a run of that instant. %(ids)s: as many as the version has tasks, which the caller has read. A run that has a deadline
--- is to be cancelled then.
+-- is to be cancelled then. Of a run that a task begins: %(task_start)s, %(depth)s and %(root_id)s.
 -- transition of runs: - -> running
 -- transition of task runs: - -> waiting, ready
 -- locks: the workflow's row, waits (request)
@@ -23,13 +23,15 @@ FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(
 -- returns: id, scheduled_for
 WITH run AS (
     INSERT INTO jobs_workflowrun (
-        id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at, origin, trigger_id, trace)
+        id, tenant_id, workflow_id, version_id, state, input, scheduled_for, created_at, origin, trigger_id, trace,
+        task_start, depth, root_id)
     SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
            CASE WHEN %(scheduled_for)s::timestamptz IS NOT NULL THEN %(scheduled_for)s::timestamptz
                 -- Up to the next hundredth of a second the items of its maps have instants of their own.
                 WHEN EXISTS (SELECT FROM jobs_workflowtask t WHERE t.version_id = v.id AND t.maps_over <> '')
                     THEN date_bin('10 milliseconds', carillon_clock(), '2000-01-01')
-                ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s, %(trace)s
+                ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s, %(trace)s,
+           %(task_start)s, %(depth)s, %(root_id)s
     FROM (SELECT * FROM jobs_workflow WHERE id = %(workflow_id)s AND deleted_at IS NULL FOR KEY SHARE) w
         JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.id = %(version_id)s
     ON CONFLICT (workflow_id, scheduled_for) DO NOTHING
@@ -62,6 +64,29 @@ FROM (SELECT job_id, scheduled_for, origin FROM jobs_trigger
     SELECT workflow_id FROM jobs_job WHERE id = t.job_id OFFSET 0) j
     JOIN jobs_workflow w ON w.id = j.workflow_id AND w.deleted_at IS NULL
     JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.number = w.version;
+
+-- name: inner
+-- The start of a task for which a worker is about to begin a run of the workflow that has this name now. The trigger's row
+-- stays locked until the run is committed: whoever cancels finds either the trigger or the run.
+-- locks: the trigger's row, waits (worker)
+-- index: primary keys, workflowrun_one_a_start, workflow_name_unique_among_living, workflowversion_numbered,
+-- workflowrun_of_root
+-- returns: task_start; known_id: the run that this start has begun; depth, root_id and trace for one; below: how many runs
+-- lie below the root, as far as %(most_below)s; workflow_id, version_id, task_count (null: no workflow has the name);
+-- max_bytes, now; no row once it is cancelled or another's
+SELECT t.replay_count AS task_start, known.id AS known_id, p.depth + 1 AS depth, coalesce(p.root_id, p.id) AS root_id,
+       p.trace, (SELECT count(*) FROM (
+           SELECT FROM jobs_workflowrun r WHERE r.root_id = coalesce(p.root_id, p.id) LIMIT %(most_below)s) r) AS below,
+       w.id AS workflow_id, v.id AS version_id, v.task_count, tenant.max_payload_bytes AS max_bytes,
+       date_bin('10 milliseconds', carillon_clock(), '2000-01-01') AS now
+FROM (SELECT id, tenant_id, replay_count, workflow_run_id FROM jobs_trigger
+      WHERE id = %(id)s AND fence = %(fence)s AND CASE state WHEN 'running' THEN NOT cancel_requested END
+      FOR NO KEY UPDATE) t
+    JOIN jobs_workflowrun p ON p.id = t.workflow_run_id AND NOT p.cancel_requested
+    JOIN tenants_tenant tenant ON tenant.id = t.tenant_id
+    LEFT JOIN jobs_workflowrun known ON known.trigger_id = t.id AND known.task_start = t.replay_count
+    LEFT JOIN jobs_workflow w ON w.tenant_id = t.tenant_id AND w.name = %(name)s AND w.deleted_at IS NULL
+    LEFT JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.number = w.version;
 
 -- name: run_of_instant
 -- The run of a workflow that has this instant, and the firing that began it (null: a caller did).
@@ -98,6 +123,17 @@ RETURNING id;
 UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at = carillon_clock(),
                         unsettled = pg_current_xact_id()
 WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
+
+-- name: cancel_inner
+-- Have the runs cancelled that tasks of a run have begun and that go on: a beat does it, as of other due cancels.
+-- locks: due cancels, waits (request)
+-- index: taskrun_unfinished, workflowrun_one_a_start, primary key of jobs_duecancel
+INSERT INTO jobs_duecancel (run_id, tenant_id, at, reason)
+SELECT c.id, c.tenant_id, carillon_clock(), 'outer'
+FROM jobs_taskrun r JOIN jobs_workflowrun c ON c.trigger_id = r.id AND c.task_start IS NOT NULL
+WHERE r.run_id = %(id)s AND r.state = 'started' AND c.state = 'running'
+ORDER BY c.id
+ON CONFLICT (run_id) DO UPDATE SET at = excluded.at, reason = excluded.reason WHERE jobs_duecancel.at > excluded.at;
 
 -- name: due_cancels
 -- Runs that are to be cancelled by now, the first to be first, and whether they still run; but those that somebody is at.
@@ -264,14 +300,15 @@ FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, re
     WHERE taken.value IS NOT NULL OR taken.too_large) found;
 
 -- name: task_runs
--- The tasks of a run, each with what comes before it and with its trigger, once it has one that retention has not dropped.
--- index: primary keys, taskrun_one_an_item
+-- The tasks of a run, each with what comes before it, with its trigger, once it has one that retention has not dropped, and
+-- with the run that it last began, if it is one.
+-- index: primary keys, taskrun_one_an_item, workflowrun_one_a_start
 -- returns: one row a task, in the order of the version
 SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
        f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
        CASE WHEN t.waits THEN (SELECT j.payload FROM jobs_job j WHERE j.id = t.job_id) END AS wait,
        r.item_count, CASE WHEN r.item_count IS NOT NULL AND r.state = 'started' THEN r.undecided END AS items_left,
-       t.needs_all, r.exempt
+       t.needs_all, r.exempt, i.id AS inner_run_id, i.state AS inner_run_state
 FROM jobs_workflowrun run
     JOIN jobs_workflowtask t ON t.version_id = run.version_id
     JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number AND r.item IS NULL
@@ -282,6 +319,9 @@ FROM jobs_workflowrun run
         WHERE e.version_id = (SELECT version_id FROM jobs_workflowrun WHERE id = %(id)s)
         GROUP BY e.version_id, e.after) e ON e.number = t.number
     LEFT JOIN jobs_trigger f ON f.id = r.id
+    LEFT JOIN LATERAL (
+        SELECT id, state FROM jobs_workflowrun
+        WHERE trigger_id = r.id AND task_start IS NOT NULL ORDER BY task_start DESC LIMIT 1) i ON true
 WHERE run.id = %(id)s
 ORDER BY t.number;
 

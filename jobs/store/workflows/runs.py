@@ -1,5 +1,6 @@
 """Write versions; begin, cancel and retry runs."""
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ import orjson
 
 from jobs.core.errors import Conflict
 from jobs.core.workflows.graph import Edge
-from jobs.core.workflows.states import WAIT_TYPE, When
+from jobs.core.workflows.states import MAX_BELOW, MAX_DEPTH, WAIT_TYPE, When
 from jobs.models import Job, Origin, WorkflowVersion
 from jobs.models.fields import new_id, new_ids
 from jobs.store import db, events, lifecycle
@@ -22,8 +23,22 @@ _SQL = db.queries("workflows")
 #: Between instants of runs that maps may have: ten thousand items, a microsecond each.
 _SHIFT = timedelta(milliseconds=10)
 _MAX_SHIFTS = 100
+#: Of so many instants, ten seconds of them, runs of tasks take one that is free.
+_SPREAD = 1_000
+_rng = random.Random()  # noqa: S311
 #: Task runs that one statement deletes, but for the last run's.
 _MAX_PURGED_ROWS = 20_000
+
+
+class Within(NamedTuple):
+    """Of a run that is a task of another: which start of the task begins it, how deep it lies, the run at the top, and
+    the trace of the one that it is part of.
+    """
+
+    task_start: int
+    depth: int
+    root_id: UUID
+    trace: str | None
 
 
 class Map(NamedTuple):
@@ -76,10 +91,12 @@ def begin_run(
     scheduled_for: datetime | None = None,
     origin: str = Origin.RUN_NOW,
     trigger_id: UUID | None = None,
+    within: Within | None = None,
 ) -> UUID | None:
     """Begin a run of a version that has so many ``tasks``, and start what waits for nothing. Opens a transaction.
 
-    Returns its id; None: the workflow is deleted, or has a run of that instant (None: of this one).
+    ``within``: of a run that is a task of another. Returns its id; None: the workflow is deleted, or has a run of that
+    instant (None: of this one).
     """
     with db.atomic():
         rows = _SQL["begin"](
@@ -91,11 +108,50 @@ def begin_run(
             scheduled_for=scheduled_for,
             origin=str(origin),
             trigger_id=trigger_id,
-            trace=job_store.callers_trace_kept(),
+            trace=within.trace if within else job_store.callers_trace_kept(),
+            task_start=within and within.task_start,
+            depth=within.depth if within else 0,
+            root_id=within and within.root_id,
         )
         for row in rows:
             _SQL["settle"](id=row.id)
             return UUID(str(row.id))
+    return None
+
+
+def begin_inner(*, trigger_id: UUID, fence: int, workflow: str, run_input: object = None) -> UUID | None:
+    """Begin the run that a claimed task of another run is: of the workflow that has this name now. Opens a transaction.
+
+    Returns its id, the same however often this start of the task is executed. None: the task was cancelled or taken
+    over. Raises ``Conflict`` where no run can be begun.
+    """
+    with db.atomic():
+        for row in _SQL["inner"](id=trigger_id, fence=fence, name=workflow, most_below=MAX_BELOW):
+            if row.known_id is not None:
+                return UUID(str(row.known_id))
+            if row.version_id is None:
+                raise Conflict(f"There is no workflow named {workflow}.")
+            if row.depth > MAX_DEPTH:
+                raise Conflict(f"Runs may lie {MAX_DEPTH} deep in each other, and no deeper.")
+            if row.below >= MAX_BELOW:
+                raise Conflict(f"Below one run there may be {MAX_BELOW:,} others, and no more.")
+            if (size := len(orjson.dumps(run_input))) > row.max_bytes:
+                raise Conflict(f"Its input has {size:,} bytes; max_payload_bytes allows {row.max_bytes:,}.")
+            for nth in range(_MAX_SHIFTS):
+                run_id = begin_run(
+                    workflow_id=row.workflow_id,
+                    version_id=row.version_id,
+                    tasks=row.task_count,
+                    run_input=run_input,
+                    # Many may begin at once: one that finds its instant taken tries others of the next seconds.
+                    scheduled_for=row.now + _rng.randrange(1, _SPREAD) * _SHIFT if nth else None,
+                    origin=Origin.WORKFLOW,
+                    trigger_id=trigger_id,
+                    within=Within(row.task_start, row.depth, row.root_id, row.trace),
+                )
+                if run_id is not None:
+                    return run_id
+            raise Conflict(f"Workflow {workflow} was deleted, or begins too many runs at once.")
     return None
 
 
@@ -150,9 +206,13 @@ def begin_cancel(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> 
 
 
 def cancel_started(*, run_id: UUID, tenant_id: int) -> None:
-    """Ask what runs of a run to stop, and end what is due. Opens a transaction."""
+    """Ask what runs of a run to stop, end what is due, and have the runs cancelled that are tasks of it. Opens a
+    transaction.
+    """
     with db.atomic():
         lifecycle.cancel_many(trigger_ids=[row.id for row in _SQL["started"](id=run_id)], tenant_id=tenant_id)
+        # After the triggers are locked: a task that is about to begin a run has done so, or will not.
+        _SQL["cancel_inner"](id=run_id)
 
 
 def cancel_due(*, limit: int) -> int:

@@ -35,6 +35,7 @@ def task(key: str, state: str, *after: Sequence[str], **more: Any) -> SimpleName
         "attempt_count": 1,
         "needs_all": True,
         "exempt": False,
+        "inner_run_id": None,
     }
     return SimpleNamespace(**(plain | more))
 

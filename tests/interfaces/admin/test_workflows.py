@@ -12,6 +12,7 @@ from django.urls import reverse
 from jobs.actions.workflows import definitions
 from jobs.admin.workflows import rows
 from jobs.models import Change, Trigger, WorkflowRun
+from jobs.store import workflows as store
 from tenants.models import OperatorBounds
 from tests import factories
 from tests.interfaces.admin.world import CONFIRMED, World, press, said, signed_in
@@ -319,6 +320,21 @@ class TestATask:
         assert len(re.findall(r"Item \d", text)) == 1
         asked = operator.get(reverse(f"admin:{RUN}_retry", args=[run.id])).content.decode()
         assert asked.count("each (failed)") == 1
+
+    def test_that_is_a_run_of_another_workflow_leads_there_and_back(
+        self, world: World, operator: Client
+    ) -> None:
+        make_workflow(world.tenant, ("x", "y"), name="load")
+        outer = begin(make_workflow(world.tenant, tasks=["inner"], inner={"inner": {"name": "load"}}))
+        factories.dispatch(types=["carillon.run"])
+        [row] = factories.claim(*Trigger.objects.filter(job_type="carillon.run", state="queued"))
+        inner_id = store.begin_inner(trigger_id=row.id, fence=row.fence, workflow="load")
+        finish([row], lambda _: "succeeded")
+        url = reverse(f"admin:{RUN}_change", args=[inner_id])
+        assert f'href="{url}">Its run</a>' in shown(operator, RUN, outer, "?task=inner")
+        assert "run of load" in shown(operator, WORKFLOW, outer.workflow)
+        inner = WorkflowRun.objects.get(id=inner_id)
+        assert reverse(f"admin:{RUN}_change", args=[outer.id]) in shown(operator, RUN, inner)
 
     def test_that_failed_is_gone_on_without(self, world: World, operator: Client) -> None:
         play(world.run, {"extract": "dead"})
