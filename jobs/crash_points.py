@@ -23,6 +23,8 @@ POINTS = (
     "finish.after_commit",
     "finish.after_publish",
 )
+#: Where firings meet them that begin runs of workflows.
+RUN_POINTS = ("begin_run.after_commit",)
 _directory = os.environ.get("CARILLON_CRASH_POINTS", "")
 
 

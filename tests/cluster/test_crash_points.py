@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.crash_points import POINTS, crash_point
+from jobs.crash_points import POINTS, RUN_POINTS, crash_point
 from stage.waiting import wait_until
 from tests.cluster import ledger, runs
 from tests.cluster.stage import Stage
@@ -22,17 +22,21 @@ ENVIRONMENT = {
 
 
 _RETRY = {"max_attempts": 50, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
-#: Two extracts, one of which fails first, and what follows from both.
+#: A run within a run.
+INNER = {"name": "inner", "tasks": {"load": {"job_type": "recording", "retry_policy": _RETRY}}}
+#: Two extracts, one of which fails first, and what follows from both: the inner run, then a report.
 WORKFLOW = {
     "name": "etl",
     "tasks": {
         key: {"job_type": "recording", "retry_policy": _RETRY, "payload": {"fails_first": key == "b"}}
         for key in ("a", "b", "join", "report")
-    },
+    }
+    | {"inner": {"workflow": {"name": "inner"}}},
     "edges": [
         {"before": "a", "after": "join"},
         {"before": "b", "after": "join"},
-        {"before": "join", "after": "report"},
+        {"before": "join", "after": "inner"},
+        {"before": "inner", "after": "report"},
     ],
 }
 
@@ -72,23 +76,28 @@ class TestCrashPoints:
 
     def test_start_each_task_of_a_workflow_once_an_outcome(self, tmp_path: Path) -> None:
         """Whoever dies works for a task: there is nothing else. No schedule materializes anything."""
-        points = [point for point in POINTS if not point.startswith("materialize")]
+        points = [point for point in (*POINTS, *RUN_POINTS) if not point.startswith("materialize")]
         with Stage(beats=2, workers=2, CARILLON_CRASH_POINTS=str(tmp_path), **ENVIRONMENT) as stage:
             stage.execute(ledger.TABLES)
             key = stage.create_tenant()
+            runs.create(stage, INNER, key=key)
             workflow_id = runs.create(stage, WORKFLOW, key=key)
             for point in points * ROUNDS:
                 (tmp_path / point).touch()
                 run_id = runs.begin(stage, workflow_id, key=key)
                 assert runs.ended(stage, run_id, key=key)["state"] == "succeeded", point
                 assert not (tmp_path / point).exists(), f"nobody reached {point}"
-            expected = len(points) * ROUNDS * len(WORKFLOW["tasks"])
+            begun = len(points) * ROUNDS
+            expected = begun * (len(WORKFLOW["tasks"]) + len(INNER["tasks"]))
             for table in ("jobs_trigger", "jobs_taskrun"):
                 assert stage.query(f"SELECT state, count(*) FROM {table} GROUP BY 1") == [
                     ("succeeded", expected)
                 ]
             [made] = stage.query("SELECT count(*), count(DISTINCT trigger_id) FROM made")
-            assert made == (expected, expected)
+            assert made == (expected - begun,) * 2
+            assert stage.query("SELECT state, count(*) FROM jobs_workflowrun GROUP BY 1") == [
+                ("succeeded", 2 * begun)
+            ]
             assert not stage.query("SELECT 1 FROM started GROUP BY trigger_id, fence HAVING count(*) > 1")
 
     def test_begin_one_run_for_each_firing_of_a_workflows_schedule(self, tmp_path: Path) -> None:
@@ -96,7 +105,7 @@ class TestCrashPoints:
             stage.execute(ledger.TABLES)
             key = stage.create_tenant()
             runs.create(stage, EACH_SECOND, key=key)
-            for point in POINTS * ROUNDS:
+            for point in (*POINTS, *RUN_POINTS) * ROUNDS:
                 die_at(stage, point, tmp_path)
             [(until,)] = stage.query("SELECT clock_timestamp()")
             due = f"job_type = 'carillon.workflow' AND scheduled_for <= '{until}'"
@@ -117,7 +126,8 @@ class TestCrashPoints:
 
     def test_are_all_there_is_and_do_nothing_unarmed(self) -> None:
         source = "".join(path.read_text() for path in Path("jobs").rglob("*.py"))
-        assert all(source.count(f'crash_point("{point}")') == 1 for point in POINTS)
-        assert source.count('crash_point("') == len(POINTS)
-        for point in POINTS:
+        points = (*POINTS, *RUN_POINTS)
+        assert all(source.count(f'crash_point("{point}")') == 1 for point in points)
+        assert source.count('crash_point("') == len(points)
+        for point in points:
             crash_point(point)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.core.errors import Conflict
+from jobs.crash_points import crash_point
 from jobs.handlers.outcome import Permanent
 from jobs.store import db, execution, workflows
 from jobs.store.execution import ClaimToken
@@ -30,20 +31,23 @@ def note_checkpoint(token: ClaimToken, state: dict[str, Any]) -> None:
 
 def begin_run(token: ClaimToken, run_input: Any) -> UUID | None:
     """Begin the run of a firing of a workflow's schedule, and have its first tasks dispatched. May be repeated."""
-    run_id = workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input)
-    if run_id is not None:
-        wake_beats()
-    return run_id
+    return _begun(workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input))
 
 
 def begin_inner(token: ClaimToken, workflow: str, run_input: Any) -> UUID | None:
     """Begin the run that a task is, and have its first tasks dispatched. May be repeated. Raises ``Permanent``."""
     try:
-        run_id = workflows.begin_inner(
-            trigger_id=token.id, fence=token.fence, workflow=workflow, run_input=run_input
+        return _begun(
+            workflows.begin_inner(
+                trigger_id=token.id, fence=token.fence, workflow=workflow, run_input=run_input
+            )
         )
     except Conflict as refused:
         raise Permanent(str(refused), code="run_refused") from None
+
+
+def _begun(run_id: UUID | None) -> UUID | None:
+    crash_point("begin_run.after_commit")
     if run_id is not None:
         wake_beats()
     return run_id
