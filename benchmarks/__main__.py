@@ -18,6 +18,7 @@ from benchmarks import (
     outage,
     overhead,
     row_lock,
+    runs,
     schedules,
     shares,
     slow_redis,
@@ -55,6 +56,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "slow_redis": slow_redis.measure,
     "row_lock": row_lock.measure,
     "workflows": workflows.measure,
+    "runs": runs.measure,
 }
 
 

@@ -156,9 +156,9 @@ def _ask_all(stage: Stage, *, what: str) -> Iterator[tuple[str, Asked]]:
             stage.say(f"{what}: {name}")
             if client.get(address).status_code in ASKS_FOR_MORE:
                 continue
-            yield name, _ask(client, address)
+            yield name, ask(client, address)
             for link in _links(client, address):
-                yield f"{name} {link}", _ask(client, address + link)
+                yield f"{name} {link}", ask(client, address + link)
     finally:
         teardown_test_environment()
 
@@ -189,9 +189,11 @@ def _links(client: Any, address: str) -> list[str]:
     return sorted(set(_OWN_LINK.findall(page)))[:MAX_LINKS]
 
 
-def _ask(client: Any, address: str) -> Asked:
+def ask(client: Any, address: str, **headers: str) -> Asked:
+    """What it takes to get a page; ``headers`` of a call of the API."""
+
     def get() -> None:
-        answer = client.get(address, follow=True)
+        answer = client.get(address, follow=True, headers=headers)
         if answer.status_code not in (200, 403):
             raise BenchError(f"{address} answered {answer.status_code}")
 

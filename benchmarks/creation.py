@@ -53,7 +53,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
     """Run the bench; ``scale`` shrinks the counts."""
     stage.empty()
     carillon.make_tenant(carillon.TENANT)
-    headers = _key()
+    headers = key()
     with _carillon(stage) as ours, _peers(stage) as (peers, interval):
         body = {"job_type": "noop", "schedule": {"type": "interval", "every_seconds": 3600}}
         entry = {"task": "stamp", "interval": interval}
@@ -107,7 +107,7 @@ def _some(count: int, scale: float) -> int:
     return max(20, int(count * scale))
 
 
-def _key() -> dict[str, str]:
+def key() -> dict[str, str]:
     """Headers with a key of the tenant ``bench`` whose rate is out of reach."""
     from tenants.actions import create_api_key
     from tenants.models import Tenant
@@ -166,7 +166,7 @@ def _immediate(stage: Stage, scale: float) -> list[float]:
             calls,
             CLIENTS,
             body=json.dumps(body),
-            headers=_key(),
+            headers=key(),
             per_second=PER_SECOND,
         )
         carry_out(stage, f"Carillon: {calls:,} immediate webhooks", plan)
