@@ -7,16 +7,22 @@ fence moved and do nothing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from jobs.core.policies import is_charged
+from jobs.core.states import ENDED
 from jobs.engine.endings import tell_lost, tell_unstarted
+from jobs.store import db
 from jobs.store import reap as reap_store
 from jobs.store.leases import Leadership
+from jobs.store.reap import Recovery
 from jobs.telemetry import get_logger
 
 log = get_logger()
+#: The state of a statement that waited for a lock for as long as it may.
+LOCKED = "55P03"
 
 #: The reaper looks once a second, and may be late. So a shorter gap or leap tells nothing, however short leases are:
 #: those of three seconds were never reaped.
@@ -72,14 +78,32 @@ class Patience:
 def reap_leases(*, leadership: Leadership, limit: int) -> int:
     """Reap up to ``limit`` running triggers whose leases expired. Returns how many were reaped."""
     expired = {row.id: row for row in reap_store.expired_leases(limit=limit)}
-    recoveries = [
-        reap_store.recovery_of(row, charged=is_charged(claimed_with=row.claimed_with, stopping=row.stopping))
-        for row in expired.values()
-    ]
-    reaped = reap_store.reap_running(recoveries, leadership=leadership)
-    for row in reaped:
-        tell_lost(expired[row.id], row)
-    return len(reaped)
+    reaped = 0
+    for tenant, recoveries in _groups(expired.values()).items():
+        try:
+            rows = reap_store.reap_running(recoveries, leadership=leadership)
+        except db.StatementFailed as error:
+            if db.sqlstate(error) != LOCKED:
+                raise
+            log.warning("reap waits for a workflow run", tenant=tenant, triggers=len(recoveries))
+            continue
+        for row in rows:
+            tell_lost(expired[row.id], row)
+        reaped += len(rows)
+    return reaped
+
+
+def _groups(rows: Iterable[Any]) -> dict[str, list[Recovery]]:
+    """By the transaction that carries it out: the end of a workflow's task waits for its run, so each tenant's are by
+    themselves; all else is under the empty name, and comes first.
+    """
+    groups: dict[str, list[Recovery]] = {"": []}
+    for row in rows:
+        charged = is_charged(claimed_with=row.claimed_with, stopping=row.stopping)
+        recovery = reap_store.recovery_of(row, charged=charged)
+        waits = row.workflow_run_id is not None and recovery.state in ENDED
+        groups.setdefault(row.tenant if waits else "", []).append(recovery)
+    return groups
 
 
 def reap_messages(*, leadership: Leadership, deadline: timedelta, limit: int) -> int:

@@ -176,7 +176,7 @@ class Finisher:
                 self._on_stale(stale)
 
     def _write_all(self, gathered: list[_Ending], written: list[tuple[_Ending, TriggerState | None]]) -> None:
-        groups = deque([gathered])
+        groups = deque(_by_transaction(gathered))
         while groups:
             group = groups.popleft()
             try:
@@ -211,6 +211,17 @@ class Finisher:
             )
         self._noted = noted  # counted in that transaction
         return states
+
+
+def _by_transaction(gathered: Sequence[_Ending]) -> list[list[_Ending]]:
+    """Plain firings first; then the tasks of workflows, each tenant's by themselves: what follows from their ends is
+    done as they are written, waits for their runs and may be a fan-out of thousands, which is nobody else's trouble.
+    """
+    groups: dict[int, list[_Ending]] = {0: []}
+    for ending in gathered:
+        row = ending.ended.row
+        groups.setdefault(row.tenant_id if row.origin == Origin.WORKFLOW else 0, []).append(ending)
+    return [group for group in groups.values() if group]
 
 
 def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
