@@ -3,8 +3,11 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from jobs.actions.workflows import definitions
 from jobs.models import Change, Job, Workflow, WorkflowRun, WorkflowVersion
@@ -121,6 +124,26 @@ class TestDefinitions:
         compared = owner.get(f"{path}/versions/1/compare/2").json()
         assert compared["options"] == [{"path": "max_parallel", "before": None, "after": 2}]
         assert compared["tasks_changed"] == []
+
+    def test_that_would_be_refused_by_now_are_shown_and_replaced(self, owner: Caller) -> None:
+        """Its time zone is gone since."""
+        schedule = {"type": "cron", "cron": "0 2 * * *", "timezone": "Europe/Berlin"}
+        made = created(owner, schedule=schedule)
+        [version] = WorkflowVersion.objects.all()
+        version.definition["schedule"]["timezone"] = "Mars/Olympus"
+        version.save()
+        path = f"/workflows/{made['id']}"
+        assert owner.get(path).json()["definition"] == version.definition
+        assert owner.get(f"{path}/versions/1").json()["definition"] == version.definition
+        assert faulty_fields(owner.put(path, version.definition)) == {"schedule.timezone"}
+        assert owner.put(path, made["definition"]).json()["version"] == 2
+        compared = owner.get(f"{path}/versions/1/compare/2").json()
+        assert "Mars/Olympus" in str(compared)
+        assert faulty_fields(owner.post(f"{path}/versions/1/restore")) == {"schedule.timezone"}
+        console = Client()
+        console.force_login(User.objects.create_superuser("root"))
+        page = reverse("admin:jobs_workflow_change", args=[made["id"]])
+        assert console.get(f"{page}?version=1").status_code == 200
 
     def test_that_say_nothing_new_make_no_version(self, owner: Caller) -> None:
         path = f"/workflows/{created(owner)['id']}"

@@ -147,10 +147,8 @@ def find_version(workflow: Workflow, number: int) -> WorkflowVersion:
 def compare_versions(*, tenant: Tenant, workflow_id: UUID | str, before: int, after: int) -> dict[str, Any]:
     """What an edit of a workflow from one version to another would do, as the API shows it. Raises ``NotFound``."""
     workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
-    # Read again: an older version may lack options that there are by now.
     old, new = (
-        WorkflowDefinition.read(find_version(workflow, number).definition).model_dump(mode="json")
-        for number in (before, after)
+        WorkflowDefinition.read_back(find_version(workflow, number).definition) for number in (before, after)
     )
     found = Comparison(before=before, after=after, **compare(old, new))
     edges = found.model_dump(mode="json", include={"edges_added", "edges_removed"})
@@ -177,8 +175,7 @@ def _found(
 
 def _edit(workflow: Workflow, draft: "_Draft") -> None:
     present = find_version(workflow, workflow.version)
-    # As this release writes it: fields may have come since.
-    if is_same(_written(WorkflowDefinition.read(present.definition)), draft.written):
+    if is_same(WorkflowDefinition.read_back(present.definition), draft.written):
         return
     if workflow.version >= MAX_VERSIONS:
         raise Conflict(f"A workflow has at most {MAX_VERSIONS:,} versions: create another one instead.")
@@ -214,11 +211,7 @@ class _Draft(NamedTuple):
 
     @property
     def written(self) -> dict[str, Any]:
-        return _written(self.read)
-
-
-def _written(read: WorkflowDefinition) -> dict[str, Any]:
-    return read.model_dump(mode="json")
+        return self.read.model_dump(mode="json")
 
 
 def _draft(tenant: Tenant, definition: object) -> _Draft:

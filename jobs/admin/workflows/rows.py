@@ -48,7 +48,9 @@ def is_drawn(tasks: int, edges: int) -> bool:
 
 def of_version(version: WorkflowVersion) -> dict[str, Any]:
     """The tasks in the order in which they were written, which JSON in Postgres does not keep."""
-    read = WorkflowDefinition.model_validate(version.definition)
+    # Of an older release's the schedule and the like may be refused by now.
+    graph = {name: version.definition[name] for name in ("name", "tasks", "edges")}
+    read = WorkflowDefinition.model_validate(graph)
     order = dict(version.tasks.values_list("key", "number"))
     whens = {key: task.when for key, task in read.tasks.items()}
     before: dict[str, list[tuple[str, str]]] = {key: [] for key in read.tasks}

@@ -150,6 +150,17 @@ class WorkflowDefinition(Shape):
     catchup_window_seconds: CatchupWindow | None = None
     max_catchup: MaxCatchup | None = None
 
+    @classmethod
+    def read_back(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """A definition as it was written, with the options that have come since.
+
+        One that would be refused by now, such as for a time zone that is gone, is as it was.
+        """
+        try:
+            return cls.read(stored).model_dump(mode="json")
+        except InvalidInput:
+            return stored
+
     def schedule_as_job(self, name: str) -> dict[str, Any]:
         """The definition of the job that is its schedule, which it has: what is left out is as a job's."""
         own = {

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from jobs.core.states import JobStatus, TriggerState
 from jobs.core.workflows.graph import MAX_TASKS
@@ -31,6 +31,14 @@ class WorkflowShape(Shown):
     updated_at: datetime
 
 
+#: It may have been written by rules that have changed: it is shown, not judged.
+Stored = Annotated[
+    WorkflowDefinition,
+    PlainValidator(WorkflowDefinition.read_back, json_schema_input_type=WorkflowDefinition),
+    PlainSerializer(lambda definition: definition),
+]
+
+
 class OneWorkflow(WorkflowShape):
     """A workflow with its present definition."""
 
@@ -38,7 +46,7 @@ class OneWorkflow(WorkflowShape):
     """Why its schedule is paused."""
     schedule_paused_until: datetime | None
     """When that ends by itself; null: when it is resumed."""
-    definition: WorkflowDefinition
+    definition: Stored
 
 
 class VersionShape(Shown):
@@ -50,7 +58,7 @@ class VersionShape(Shown):
 class OneVersion(VersionShape):
     """A version of a workflow, as it was written."""
 
-    definition: WorkflowDefinition
+    definition: Stored
 
 
 class RunRequest(Shape):
