@@ -10,6 +10,7 @@ from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
 from jobs.core.workflows.states import SCHEDULE_TYPE, WAIT_TYPE, Condition, When
 from jobs.shapes.base import Shape
 from jobs.shapes.job import MAX_NAME, CatchupWindow, Labels, MaxCatchup, MaxConcurrent, MisfireGrace
+from jobs.shapes.notify import RunNotify
 from jobs.shapes.schedule import ScheduleShape
 from jobs.shapes.terms import Between, Line
 from jobs.shapes.workflow.keys import TakenValue, TaskKey
@@ -120,6 +121,8 @@ class WorkflowDefinition(Shape):
     """A run that has not ended so long after it began is cancelled."""
     labels: Labels = {}
     """As a job's."""
+    notify: RunNotify | None = None
+    """Who is told of how its runs end; as the tenant says by default."""
     schedule: ScheduleShape | None = None
     """When a run begins by itself, as a job's; never by default."""
     input: Any = None
@@ -132,6 +135,10 @@ class WorkflowDefinition(Shape):
     misfire_grace_seconds: MisfireGrace | None = None
     catchup_window_seconds: CatchupWindow | None = None
     max_catchup: MaxCatchup | None = None
+
+    @property
+    def stored_notify(self) -> dict[str, Any] | None:
+        return self.notify and self.notify.stored()
 
     def schedule_as_job(self, name: str) -> dict[str, Any]:
         """The definition of the job that is its schedule, which it has: what is left out is as a job's."""
