@@ -13,9 +13,11 @@ _NOTE_RUN: str = import_module("jobs.migrations.0014_workflows_tell")._OF_RUNS.p
 _SECONDS = "               'seconds',"
 _REASON = "               'reason', CASE NEW.state WHEN 'cancelled' THEN nullif(NEW.cancel_reason, '') END,\n"
 _TRAIL = """
-CREATE OR REPLACE TRIGGER jobs_trail_rows AFTER INSERT OR UPDATE OF name, version, deleted_at ON jobs_workflow
+CREATE OR REPLACE TRIGGER jobs_trail_rows AFTER INSERT OR UPDATE OF name, version, @watched@deleted_at ON jobs_workflow
     FOR EACH ROW EXECUTE FUNCTION carillon_trail('workflow', 'schedule_job_id', '@veiled@');
 """
+_WITH_NOTIFY = _TRAIL.replace("@watched@", "notify, ").replace("@veiled@", "notify")
+_WITHOUT = _TRAIL.replace("@watched@", "").replace("@veiled@", "")
 
 
 def _with_reason() -> str:
@@ -32,6 +34,6 @@ class Migration(migrations.Migration):
             "notify",
             models.JSONField(blank=True, editable=False, null=True),
         ),
-        migrations.RunSQL(_TRAIL.replace("@veiled@", "notify"), _TRAIL.replace("@veiled@", "")),
+        migrations.RunSQL(_WITH_NOTIFY, _WITHOUT),
         migrations.RunSQL(_with_reason(), _NOTE_RUN),
     ]
