@@ -38,6 +38,7 @@ class WorkflowOptions(TypedDict, total=False):
     max_parallel: int
     deadline_seconds: float
     labels: Mapping[str, str]
+    notify: Mapping[str, Any]
     schedule: Mapping[str, Any]
     input: Any
     overlap_policy: str

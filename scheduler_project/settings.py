@@ -186,6 +186,8 @@ SPECTACULAR_SETTINGS = {
         "TaskRunStateEnum": list(TaskRunState),
         "ConditionEnum": list(Condition),
         "OnEnum": "jobs.shapes.notify.ON",
+        "RunOnEnum": "jobs.shapes.notify.RUN_ON",
+        "TenantOnEnum": "jobs.shapes.notify.TENANT_ON",
         "TenantStatusEnum": ["active", "suspended", "frozen"],
         "GateEnum": "jobs.shapes.explain.GATE_NAMES",
         "RunGateEnum": "jobs.shapes.workflow.explain.RUN_GATE_NAMES",

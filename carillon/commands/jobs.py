@@ -13,6 +13,18 @@ from carillon.reference import JobReference, find_job, job_id
 app = typer.Typer(no_args_is_help=True, help="List, read and write jobs.")
 BACKFILL_COLUMNS = ("start", "end", "count", "materialized", "created_at", "finished_at", "id")
 COLUMNS = ("name", "job_type", "status", "priority", "next_fire_at", "id")
+#: Of schedules, whether a job or a workflow has it.
+Reason = Annotated[str, typer.Option(help="Why; shown with the job or the workflow.")]
+Until = Annotated[
+    str, typer.Option(metavar="INSTANT", help="It goes on then by itself, such as 2030-01-31T02:00:00Z.")
+]
+Start = Annotated[str, typer.Option(help="The first instant that may run (RFC 3339).")]
+End = Annotated[str, typer.Option(help="The last one; not in the future.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count the firings.")]
+BeyondRetention = Annotated[
+    bool, typer.Option("--beyond-retention", help="Start before history begins; what ran then runs again.")
+]
+Backfill = Annotated[str, typer.Argument(help="Its id, as backfills lists it.")]
 IfMatch = Annotated[int | None, typer.Option("--if-match", help="Only if the job has this version.")]
 Key = Annotated[
     str | None, typer.Option("--idempotency-key", help="Do this once under that key; made up by default.")
@@ -129,18 +141,14 @@ def _act(job: str, verb: str, output: Format) -> None:
 
 
 @app.command()
-def pause(
-    job: JobReference,
-    reason: Annotated[str, typer.Option(help="Why; shown with the job.")] = "",
-    until: Annotated[
-        str, typer.Option(metavar="INSTANT", help="It goes on then by itself, such as 2030-01-31T02:00:00Z.")
-    ] = "",
-    output: Output = Format.table,
-) -> None:
+def pause(job: JobReference, reason: Reason = "", until: Until = "", output: Output = Format.table) -> None:
     """Start nothing more of a job until it is resumed, or until an instant."""
-    given = {name: value for name, value in (("reason", reason), ("until", until)) if value}
     client = connect()
-    print_object(client.post(f"/jobs/{job_id(client, job)}/pause", given or None), output=output)
+    print_object(client.post(f"/jobs/{job_id(client, job)}/pause", pause_body(reason, until)), output=output)
+
+
+def pause_body(reason: str, until: str) -> dict[str, str] | None:
+    return {name: value for name, value in (("reason", reason), ("until", until)) if value} or None
 
 
 @app.command()
@@ -177,27 +185,28 @@ def run(
 @app.command()
 def backfill(
     job: JobReference,
-    start: Annotated[str, typer.Option(help="The first instant that may run (RFC 3339).")],
-    end: Annotated[str, typer.Option(help="The last one; not in the future.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the firings.")] = False,
-    beyond_retention: Annotated[
-        bool,
-        typer.Option("--beyond-retention", help="Start before history begins; what ran then runs again."),
-    ] = False,
+    start: Start,
+    end: End,
+    dry_run: DryRun = False,
+    beyond_retention: BeyondRetention = False,
     output: Output = Format.table,
 ) -> None:
     """Run the firings of a past stretch; the same again changes nothing."""
     client = connect()
-    body = {"start": start, "end": end, "dry_run": dry_run}
-    if beyond_retention:  # an older server does not know the field
-        body["beyond_retention"] = True
+    body = backfill_body(start, end, dry_run=dry_run, beyond_retention=beyond_retention)
     print_object(client.post(f"/jobs/{job_id(client, job)}/backfill", body), output=output)
+
+
+def backfill_body(start: str, end: str, *, dry_run: bool, beyond_retention: bool) -> dict[str, Any]:
+    # An older server does not know the last field.
+    more = {"beyond_retention": True} if beyond_retention else {}
+    return {"start": start, "end": end, "dry_run": dry_run, **more}
 
 
 @app.command("cancel-backfill")
 def cancel_backfill(
     job: JobReference,
-    backfill: Annotated[str, typer.Argument(help="Its id, as backfills lists it.")],
+    backfill: Backfill,
     output: Output = Format.table,
 ) -> None:
     """Make nothing more of a backfill; what it has made already runs."""

@@ -1,18 +1,20 @@
-"""Who is told of what: ``notify`` of a job, and of a tenant for all its jobs that have none of their own."""
+"""Who is told of what: ``notify`` of a job, of a workflow, and of a tenant for all of these that have none."""
 
 from typing import Any
 
 from jobs.actions.vault import check_secrets
 from jobs.handlers import registry
-from jobs.models import Job
-from jobs.shapes.notify import Notify
+from jobs.models import Job, Workflow
+from jobs.shapes.notify import TenantNotify
 from tenants.models import Tenant
 
 #: What triggers become events of only where somebody asks for it.
 _WATCHED = frozenset({"succeeded", "failed"})
 
 
-def check_secrets_of(notify: dict[str, Any] | None, *, tenant: Tenant, base: Job | Tenant | None) -> None:
+def check_secrets_of(
+    notify: dict[str, Any] | None, *, tenant: Tenant, base: Job | Workflow | Tenant | None
+) -> None:
     """Refuse a ``notify`` whose URL refers to secrets that ``tenant`` does not have. Raises ``InvalidInput``.
 
     What ``base`` has already is left alone: a secret may have been deleted since.
@@ -31,11 +33,11 @@ def is_watched(notify: dict[str, Any] | None) -> bool:
 
 
 def set_tenant_notify(*, tenant: Tenant, notify: object) -> dict[str, Any] | None:
-    """Tell of all the tenant's jobs that have no ``notify`` of their own; None: of none. Raises ``InvalidInput``.
+    """Tell of all the tenant's jobs and workflows that have no ``notify`` of their own; None: of none.
 
-    May be repeated. Returns what is stored.
+    May be repeated. Returns what is stored. Raises ``InvalidInput``.
     """
-    stored = None if notify is None else Notify.read(notify).stored()
+    stored = None if notify is None else TenantNotify.read(notify).stored()
     check_secrets_of(stored, tenant=tenant, base=tenant)
     tenant.notify, tenant.watched = stored, is_watched(stored)
     tenant.save(update_fields=["notify", "watched", "updated_at"])

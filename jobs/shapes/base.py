@@ -47,6 +47,13 @@ class Described(BaseModel):
             errors = finding.pop("ctx")["error"].errors
         raise InvalidInput(errors)
 
+    @classmethod
+    def kept(cls, document: object) -> Self:
+        """As ``read``, of what was read once and is kept: fields may have come since. Validators have no context then;
+        what depends on how the installation is now does not refuse it.
+        """
+        return cls.model_validate(document)
+
     @model_validator(mode="wrap")
     @classmethod
     def _in_our_words(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:

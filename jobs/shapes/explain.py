@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, create_model
 from jobs.core.states import JobStatus, TriggerState
 from jobs.models import CatchUp
 from jobs.shapes.base import Shown
-from jobs.shapes.notify import Notify
+from jobs.shapes.notify import TenantNotify
 from jobs.shapes.terms import UNREAD, Number
 from tenants.quotas import QUOTAS
 
@@ -161,8 +161,8 @@ class TenantShape(Shown):
     """GET /events also tells of each success and each failed attempt that is retried."""
     circuit_breaker: bool
     """Calls of a host stop once they keep failing, until one call shows that it is back."""
-    notify: Annotated[Notify, UNREAD, PlainSerializer(lambda stored: stored)] | None
-    """Of all jobs that have none of their own."""
+    notify: Annotated[TenantNotify, UNREAD, PlainSerializer(lambda stored: stored)] | None
+    """Of all jobs and workflows that have none of their own."""
     queues: list[str]
     """Queues that `message` and `celery_task` may write to: yours, and what an operator granted beside."""
     limits: Limits  # type: ignore[valid-type]

@@ -87,6 +87,7 @@ def cancel_many(*, trigger_ids: Sequence[UUID], tenant_id: int) -> list[UUID]:
     """Cancel triggers, and ask those that run to stop. Returns the ids of both."""
     rows = _SQL["cancel"](ids=list(trigger_ids), tenant_id=tenant_id)
     activity.count_cancelled(rows)
+    activity.count_first(rows)
     _noted(rows)
     return [row.id for row in rows]
 

@@ -90,7 +90,7 @@ BEYOND_A_SCHEMA = [
         "OpenAPI 3.0 has no propertyNames: keys are words as values are.",
     ),
     (
-        r"jobs_(create|bulk|update|put_by_name)|tenant_notify",
+        r"jobs_(create|bulk|update|put_by_name)|tenant_notify|workflows_(create|replace)",
         r"(notify\.)?(url|email)",
         "Whether this installation sends e-mail; and what is a URL is said by no format that readers agree on.",
     ),

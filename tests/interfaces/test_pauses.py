@@ -104,7 +104,7 @@ class TestPause:
         assert (event.data["reason"], event.data["requested"]) == ("Why.", True)
         assert event.data["until"]
         asked = SimpleNamespace(
-            kind="job.paused", data=event.data, job_notify=job.notify, tenant_notify=None, xid=1, id=1
+            kind="job.paused", data=event.data, own_notify=job.notify, tenant_notify=None, xid=1, id=1
         )
         assert notifier._of(asked, count=1) == []
 

@@ -279,7 +279,7 @@ class TestABeat:
 
 
 class TestRunsOfWorkflows:
-    """The notifier reads each event once, so it counts them; no notice is made of them."""
+    """The notifier reads each event once, so it counts them, whoever is told."""
 
     @pytest.fixture(autouse=True)
     def none_counted(self) -> None:

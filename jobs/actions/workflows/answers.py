@@ -20,7 +20,7 @@ def signal(*, tenant: Tenant, run_id: UUID | str, name: str, payload: object = N
 
     Raises ``InvalidInput`` (``payload``), ``Conflict`` where nothing waits for it (yet, or any more), ``NotFound``.
     """
-    check_json(payload, field="payload", max_bytes=MAX_RESULT_BYTES)
+    check_payload(payload)
     return _answer(
         tenant,
         run_id,
@@ -29,6 +29,11 @@ def signal(*, tenant: Tenant, run_id: UUID | str, name: str, payload: object = N
         result=payload,
         refusal=f"Nothing in this run waits for the signal {name} now.",
     )
+
+
+def check_payload(payload: object) -> None:
+    """Refuse what no signal could bring. Raises ``InvalidInput`` (``payload``)."""
+    check_json(payload, field="payload", max_bytes=MAX_RESULT_BYTES)
 
 
 def decide(

@@ -10,6 +10,7 @@ from django.db.models import F, QuerySet, Sum
 
 from jobs.actions import definition as definitions
 from jobs.actions.jobs import EditedMeanwhile, check_until, parse_id
+from jobs.actions.notices import check_secrets_of
 from jobs.actions.pull.types import Kind, Kinds, hold_type
 from jobs.actions.workflows import schedules
 from jobs.core.errors import Complaints, Conflict, InvalidInput, NotFound, QuotaExceeded
@@ -43,7 +44,8 @@ def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
     """
     draft = _draft(tenant, definition)
     name, now = draft.read.name, draft.now
-    workflow = Workflow(tenant=tenant, name=name, created_at=now, updated_at=now, labels=draft.read.labels)
+    workflow = Workflow(tenant=tenant, name=name, created_at=now, updated_at=now, **_options(draft.read))
+    _check_notify(tenant, draft.read, base=None)
     schedule = schedules.draft(workflow, draft.read, now=now)
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
@@ -182,11 +184,25 @@ def _edit(workflow: Workflow, draft: "_Draft") -> None:
     if draft.read.name != workflow.name:
         _check_name(workflow.tenant, draft.read.name)
     _check_room(workflow.tenant, len(draft.jobs) - present.task_count)
-    workflow.name, workflow.version = draft.read.name, workflow.version + 1
-    workflow.updated_at, workflow.labels = draft.now, draft.read.labels
+    _check_notify(workflow.tenant, draft.read, base=workflow)
+    options = _options(draft.read)
+    for option, value in options.items():
+        setattr(workflow, option, value)
+    workflow.name, workflow.version, workflow.updated_at = draft.read.name, workflow.version + 1, draft.now
     schedules.bring(workflow, draft.read, now=draft.now)
-    workflow.save(update_fields=["name", "version", "updated_at", "labels", "schedule_job_id"])
+    workflow.save(update_fields=["name", "version", "updated_at", "schedule_job_id", *options])
     _write_version(workflow, draft)
+
+
+def _options(read: WorkflowDefinition) -> dict[str, Any]:
+    """What the workflow has whatever version a run is on, by column."""
+    return {"labels": read.labels, "notify": read.stored_notify}
+
+
+def _check_notify(tenant: Tenant, read: WorkflowDefinition, *, base: Workflow | None) -> None:
+    errors = Complaints()
+    errors.collect(lambda: check_secrets_of(read.stored_notify, tenant=tenant, base=base), under="notify")
+    errors.finish()
 
 
 def _check_name(tenant: Tenant, name: str) -> None:

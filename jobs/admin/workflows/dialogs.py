@@ -9,6 +9,7 @@ from django.http import Http404
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectMultipleWidget, UnfoldAdminTextInputWidget
 
+from jobs.actions.workflows.answers import check_payload
 from jobs.actions.workflows.runs import check_input
 from jobs.admin.editing.inputs import JsonField
 from jobs.core.errors import InvalidInput
@@ -72,6 +73,27 @@ class AnswerForm(BaseDialogForm):
             return ApprovalRequest.read({"comment": self.cleaned_data["comment"]}).comment
         except InvalidInput as error:
             raise _complaint(error) from None
+
+
+class SignalForm(BaseDialogForm):
+    """What the signal in the address brings."""
+
+    name = forms.CharField(widget=forms.HiddenInput)
+    payload = JsonField(
+        rows=8, empty="null", help_text="Any JSON: the result of the tasks that wait for it. Empty: null."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].initial = self.request.GET.get("name")
+
+    def clean_payload(self) -> Any:
+        given = self.cleaned_data["payload"]
+        try:
+            check_payload(given)
+        except InvalidInput as error:
+            raise _complaint(error) from None
+        return given
 
 
 class RetryForm(_OfRowForm):

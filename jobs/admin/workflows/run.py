@@ -21,7 +21,7 @@ from jobs.admin.shared.lists import ReadOnlyAdmin
 from jobs.admin.shared.walks import WalkedAdmin
 from jobs.admin.shared.writes import OperableAdmin, button
 from jobs.admin.workflows import task
-from jobs.admin.workflows.dialogs import AnswerForm, RetryForm
+from jobs.admin.workflows.dialogs import AnswerForm, RetryForm, SignalForm
 from jobs.admin.workflows.progress import progress, run_label, standing
 from jobs.models import TaskRun, Workflow, WorkflowRun, WorkflowVersion
 
@@ -70,8 +70,8 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
     empty = "No workflow has run yet."
     veiled = ("shown_input",)
-    #: The last two are offered by the panel of the task that asks.
-    actions_detail = ("pause", "resume", "cancel", "retry", "approve", "refuse")
+    #: The last three are offered by the panel of the task that waits.
+    actions_detail = ("pause", "resume", "cancel", "retry", "approve", "refuse", "signal")
     change_form_outer_before_template = "admin/jobs/workflowrun/run.html"
     change_form_outer_after_template = "admin/trail_link.html"
     fieldsets = (
@@ -150,6 +150,19 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
     def refuse(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._decide(request, object_id, form, approved=False, done="Refused.")
+
+    @button(
+        "Give the signal",
+        asks="All tasks of the run that wait for this signal succeed, and the run goes on.",
+        icon="sensors",
+        form=SignalForm,
+        confirm="Give it",
+    )
+    def signal(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
+        given = {name: form.cleaned_data[name] for name in ("name", "payload")}
+        return self._act(
+            request, object_id, answers.signal, done=f"Gave the signal {given['name']}.", **given
+        )
 
     def _decide(
         self, request: HttpRequest, object_id: str, form: Any, *, approved: bool, done: str

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.http import Http404
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from jobs.actions.workflows import runs as actions
 from jobs.admin.firings.trigger import attempts_table
@@ -80,14 +81,27 @@ def _retry(user: Any, run: WorkflowRun, key: str) -> str:
     return f"{reverse('admin:jobs_workflowrun_retry', args=[run.id])}?tasks={key}"
 
 
-def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, str] | None:
-    """What a task asks of those who may answer, while it does."""
+def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any] | None:
+    """What a task waits for that people give, while it does; with the pages where those who may give it."""
     wait = task["wait"] or {}
-    if wait.get("type") != "approval" or task["state"] != "started":
+    if task["state"] != "started":
         return None
-    pages = ("approve", "refuse") if user.has_perm("jobs.change_workflowrun") else ()
-    urls = {page: reverse(f"admin:jobs_workflowrun_{page}", args=[run.id]) for page in pages}
-    return {"message": wait["message"]} | {page: f"{url}?task={task['task']}" for page, url in urls.items()}
+    match wait.get("type"):
+        case "approval":
+            asks, query = {"message": wait["message"]}, urlencode({"task": task["task"]})
+            pages = {"Approve": "approve", "Refuse": "refuse"}
+        case "signal":
+            signal = wait["name"] or task["task"]
+            asks, query, pages = {"signal": signal}, urlencode({"name": signal}), {"Give it": "signal"}
+        case _:
+            return None
+    may = user.has_perm("jobs.change_workflowrun")
+    urls = {
+        label: f"{reverse(f'admin:jobs_workflowrun_{page}', args=[run.id])}?{query}"
+        for label, page in pages.items()
+        if may
+    }
+    return {**asks, "answers": list(urls.items())}
 
 
 def _items(run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any]:

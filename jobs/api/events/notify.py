@@ -1,4 +1,4 @@
-"""``/tenant/notify``: who is told of what becomes of all jobs that do not say so themselves."""
+"""``/tenant/notify``: who is told of what becomes of all jobs and workflows that do not say so themselves."""
 
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
@@ -7,20 +7,20 @@ from rest_framework.response import Response
 from jobs.actions import notices
 from jobs.api.schema import endpoint
 from jobs.api.views.base import Endpoint
-from jobs.shapes.notify import Notify
+from jobs.shapes.notify import TenantNotify
 
 
 class TenantNotifyView(Endpoint):
     reads_tenant = True
 
     @endpoint(
-        "Say who is told of what becomes of your jobs, but of those with a notify of their own",
-        request=Notify,
-        responses={200: Notify},
+        "Say who is told of what becomes of your jobs and workflows, but of those with a notify of their own",
+        request=TenantNotify,
+        responses={200: TenantNotify},
         examples=[
             OpenApiExample(
                 "Dead letters and pauses",
-                value={"on": ["dead", "paused"], "url": "https://ops.example/hook"},
+                value={"on": ["dead", "paused", "run_failed"], "url": "https://ops.example/hook"},
             )
         ],
         operation_id="tenant_notify",
@@ -29,7 +29,7 @@ class TenantNotifyView(Endpoint):
         return Response(notices.set_tenant_notify(tenant=self.tenant, notify=self.body()))
 
     @endpoint(
-        "Tell nobody, but of jobs with a notify of their own",
+        "Tell nobody, but of jobs and workflows with a notify of their own",
         responses={204: None},
         operation_id="tenant_notify_delete",
     )

@@ -29,7 +29,7 @@ _WHOSE = ("job_type", "tenant")
 _LES = (*map(floatToGoString, BOUNDS), "+Inf")
 #: Counters of one kind each: name, kind and help.
 _COUNTERS = (
-    ("triggers_created", "created", "Triggers made, for a firing, a run now or a notice. Alarm when it stands still."),
+    ("triggers_created", "created", "Triggers made: firings, runs now, notices, tasks. Alarm when it stands still."),
     ("triggers_withdrawn", "withdrawn", "Triggers removed before they were due: an edit or an outage replaced them."),
     ("dispatched", "dispatched", "Triggers queued. Compare with carillon_triggers_created: less is a backlog."),
     (

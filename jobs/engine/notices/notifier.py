@@ -9,7 +9,7 @@ from jobs.engine.notices.wording import email_payload, webhook_body
 from jobs.handlers.registry import SYSTEM_PREFIX
 from jobs.store import db
 from jobs.store.events import Place, notices
-from jobs.store.events.notices import WORDS, Notice
+from jobs.store.events.notices import RUN_WORDS, TENANT_RUN_WORDS, WORDS, Notice
 from jobs.store.insight import activity
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
@@ -52,7 +52,7 @@ def _notices_of(events: Sequence[Any]) -> int:
 
 
 def _notices(events: Sequence[Any]) -> list[Notice]:
-    """A notice for each job and kind of event on this page, over each channel it asked for."""
+    """A notice for each job or workflow and kind of event on this page, over each channel it asked for."""
     groups: dict[tuple[Any, str], list[Any]] = {}
     for event in events:
         groups.setdefault((event.job_id, event.kind), []).append(event)
@@ -60,7 +60,8 @@ def _notices(events: Sequence[Any]) -> list[Notice]:
 
 
 def _of(event: Any, *, count: int) -> list[Notice]:
-    word, wanted = WORDS.get(event.kind), event.job_notify or event.tenant_notify
+    words = WORDS | (RUN_WORDS if event.own_notify else TENANT_RUN_WORDS)
+    word, wanted = words.get(event.kind), event.own_notify or event.tenant_notify
     if word is None or not wanted or word not in wanted["on"]:
         return []
     if word == "paused" and (event.data.get("requested") or not event.data.get("reason")):
@@ -71,6 +72,6 @@ def _of(event: Any, *, count: int) -> list[Notice]:
         payload = {"url": url, "method": "POST", "body": webhook_body(event, count=count)}
         found.append(Notice(event.tenant_id, "carillon.notice", key, payload))
     if address := wanted.get("email"):
-        payload = email_payload(event, word=word, count=count, to=address)
+        payload = email_payload(event, count=count, to=address)
         found.append(Notice(event.tenant_id, "carillon.email", f"{key}:email", payload))
     return found

@@ -5,31 +5,33 @@ from typing import Any
 
 from jobs.core.instants import instant_text
 
+#: What is said of a job, or of a run of a workflow.
 _SAID = {
-    "succeeded": "succeeded",
-    "failed": "failed and will be tried again",
-    "dead": "died",
-    "skipped": "was skipped",
-    "paused": "was paused",
+    "trigger.succeeded": "{job_name} succeeded",
+    "trigger.retrying": "{job_name} failed and will be tried again",
+    "trigger.dead": "{job_name} died",
+    "trigger.skipped": "{job_name} was skipped",
+    "job.paused": "{job_name} was paused",
+    "workflow_run.succeeded": "A run of {workflow_name} succeeded",
+    "workflow_run.failed": "A run of {workflow_name} failed",
+    "workflow_run.cancelled": "A run of {workflow_name} was cancelled",
 }
 
 
 def webhook_body(event: Any, *, count: int) -> dict[str, Any]:
     """After Standard Webhooks: type, timestamp, data. ``count`` events of the kind are told of by their last."""
-    data = {
-        **event.data,
-        "event_id": f"{event.xid}-{event.id}",
-        "job_id": str(event.job_id),
-        "trigger_id": event.trigger_id and str(event.trigger_id),
-    }
+    ids = {"job_id": str(event.job_id), "trigger_id": event.trigger_id and str(event.trigger_id)}
+    if event.kind.startswith("workflow_run."):
+        ids = {"workflow_id": str(event.job_id)}
+    data = {**event.data, "event_id": f"{event.xid}-{event.id}", **ids}
     if count > 1:
         data["events"] = count
     return {"type": event.kind, "timestamp": instant_text(event.at), "data": data}
 
 
-def email_payload(event: Any, *, word: str, count: int, to: str) -> dict[str, Any]:
+def email_payload(event: Any, *, count: int, to: str) -> dict[str, Any]:
     """The payload of a ``carillon.email``."""
-    what = f"{event.data.get('job_name', event.job_id)} {_SAID[word]}"
+    what = _SAID[event.kind].format_map({"job_name": event.job_id, **event.data})
     many = f" ({count} times)" if count > 1 else ""
     lines = [f"{what}{many} at {instant_text(event.at)}.", ""]
     lines += [

@@ -17,6 +17,8 @@ class Workflow(models.Model):
     name = models.CharField(max_length=200, db_collation="C")
     version = models.PositiveIntegerField(default=1)
     labels = models.JSONField(default=dict, db_default={}, blank=True)
+    #: Who is told of how its runs end (jobs.actions.notices); null: as the tenant says.
+    notify = models.JSONField(null=True, blank=True, editable=False)
     #: The hidden job whose firings begin runs, through all versions; null: the workflow has no schedule.
     schedule_job_id = models.UUIDField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from jobs.core.errors import InvalidInput
 from jobs.core.policies import Delivery, MisfirePolicy, OverlapPolicy
@@ -10,6 +10,7 @@ from jobs.core.workflows.graph import MAX_EDGES, MAX_TASKS
 from jobs.core.workflows.states import RUN_TYPE, SCHEDULE_TYPE, WAIT_TYPE, Condition, When
 from jobs.shapes.base import Shape
 from jobs.shapes.job import MAX_NAME, CatchupWindow, Labels, MaxCatchup, MaxConcurrent, MisfireGrace
+from jobs.shapes.notify import RunNotify
 from jobs.shapes.schedule import ScheduleShape
 from jobs.shapes.terms import Between, Line
 from jobs.shapes.workflow.keys import TakenValue, TaskKey
@@ -137,6 +138,8 @@ class WorkflowDefinition(Shape):
     """A run that has not ended so long after it began is cancelled."""
     labels: Labels = {}
     """As a job's."""
+    notify: RunNotify | None = None
+    """Who is told of how its runs end; as the tenant says by default."""
     schedule: ScheduleShape | None = None
     """When a run begins by itself, as a job's; never by default."""
     input: Any = None
@@ -150,6 +153,10 @@ class WorkflowDefinition(Shape):
     catchup_window_seconds: CatchupWindow | None = None
     max_catchup: MaxCatchup | None = None
 
+    @property
+    def stored_notify(self) -> dict[str, Any] | None:
+        return self.notify and self.notify.stored()
+
     @classmethod
     def read_back(cls, stored: dict[str, Any]) -> dict[str, Any]:
         """A definition as it was written, with the options that have come since.
@@ -157,8 +164,8 @@ class WorkflowDefinition(Shape):
         One that would be refused by now, such as for a time zone that is gone, is as it was.
         """
         try:
-            return cls.read(stored).model_dump(mode="json")
-        except InvalidInput:
+            return cls.kept(stored).model_dump(mode="json")
+        except (InvalidInput, ValidationError):
             return stored
 
     def schedule_as_job(self, name: str) -> dict[str, Any]:

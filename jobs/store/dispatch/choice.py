@@ -316,6 +316,7 @@ class _Turn:
         del columns["floors"]
         rows = _SQL["freeze"](**columns, limit=self._limit)
         activity.count_ended(rows)
+        activity.count_first(rows)
         return {row.id: row.reason for row in rows}
 
 

@@ -235,7 +235,9 @@ def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
     if len(done) < len(chosen):
         queued = {row.id for row in done}
         chosen = [one for one in chosen if one.row.id in queued]
-    activity.count([one.row for one in chosen], "dispatched")
+    rows = [one.row for one in chosen]
+    activity.count(rows, "dispatched")
+    activity.count_first(rows)
     for row, job in chosen:
         once = job.delivery == Delivery.AT_MOST_ONCE
         urgent = row.priority <= LEAST_URGENT

@@ -22,7 +22,7 @@ from jobs.store.trail import ENGINE, acting_as
 from tenants.clock import database_now
 
 _SQL = db.queries("notices")
-#: The name of each kind of event in ``notify.on``.
+#: The name of each kind of event in ``notify.on`` of jobs and of tenants.
 WORDS = {
     "trigger.succeeded": "succeeded",
     "trigger.retrying": "failed",
@@ -30,6 +30,14 @@ WORDS = {
     "trigger.skipped": "skipped",
     "job.paused": "paused",
 }
+#: The same of workflows, for their runs.
+RUN_WORDS = {
+    "workflow_run.succeeded": "succeeded",
+    "workflow_run.failed": "failed",
+    "workflow_run.cancelled": "cancelled",
+}
+#: A tenant's words for them: ``failed`` alone is of attempts.
+TENANT_RUN_WORDS = {kind: f"run_{word}" for kind, word in RUN_WORDS.items()}
 #: Names of the system jobs; the first that no job of the tenant's own has.
 NAMES = ("carillon-notices", "carillon-notices-2", "carillon-notices-3")
 EMAIL_NAMES = ("carillon-emails", "carillon-emails-2", "carillon-emails-3")
@@ -60,7 +68,7 @@ def read(*, after: Place, limit: int) -> list[Any]:
     those that are counted, and the last. Each says how many there were, as ``on_page``.
     """
     for window in windows_after(after):
-        if rows := _SQL["read"](limit=limit, kinds=[*WORDS, *activity.RUN_EVENTS], **window):
+        if rows := _SQL["read"](limit=limit, kinds=[*WORDS, *RUN_WORDS, *activity.RUN_EVENTS], **window):
             return rows
     return []
 

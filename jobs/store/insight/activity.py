@@ -29,6 +29,7 @@ from jobs.core.activity import (
     timed,
 )
 from jobs.core.states import AttemptState, TriggerState
+from jobs.models.firings.trigger import Origin
 from jobs.store import db
 
 _SQL = db.queries("activity")
@@ -49,6 +50,18 @@ def count(rows: Iterable[Any], kind: str) -> None:
     for key, number in Counter([_key_of(row) for row in rows]).items():
         counted.add(key, (kind, number))
     counted.keep()
+
+
+def count_first(rows: Iterable[Any]) -> None:
+    """As created those of the rows that are tasks of workflows and were never queued before: they are being queued, or
+    have ended instead. The database makes them at others' commits, where no process could count.
+
+    Each row has its ``fence`` and ``replay_count`` from before it was queued.
+    """
+    count(
+        (row for row in rows if row.origin == Origin.WORKFLOW and not row.fence and not row.replay_count),
+        "created",
+    )
 
 
 def count_skips(skips: Iterable[tuple[Any, str, int]]) -> None:

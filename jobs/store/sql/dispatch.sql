@@ -273,7 +273,7 @@ RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 -- transition: pending -> skipped
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_lane
--- returns: id, reason, tenant_id, job_type
+-- returns: id, reason, tenant_id, job_type, origin, fence, replay_count
 UPDATE jobs_trigger SET state = 'skipped', reason = 'frozen', finished_at = carillon_clock()
 WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
     SELECT t.id FROM unnest(%(tenant_ids)s::bigint[], %(job_types)s::text[], %(priorities)s::smallint[])
@@ -285,4 +285,4 @@ WHERE state = 'pending' AND attempt_count = 0 AND id = ANY(ARRAY(
         ORDER BY t.due_at LIMIT %(limit)s
         FOR NO KEY UPDATE SKIP LOCKED) t
     LIMIT %(limit)s))
-RETURNING id, reason, tenant_id, job_type;
+RETURNING id, reason, tenant_id, job_type, origin, fence, replay_count;

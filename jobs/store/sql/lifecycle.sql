@@ -106,7 +106,7 @@ RETURNING id, tenant_id, job_type, state;
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
 -- index: primary key
--- returns: id, tenant_id, job_type, state
+-- returns: id, tenant_id, job_type, state, origin, fence, replay_count
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
     finished_at = CASE WHEN state = 'running' THEN NULL ELSE carillon_clock() END,
@@ -115,7 +115,7 @@ UPDATE jobs_trigger SET
     state = CASE WHEN state = 'running' THEN 'running' ELSE 'cancelled' END,
     held = false, parked = false, parked_until = NULL
 WHERE id = ANY(%(ids)s::uuid[]) AND tenant_id = %(tenant_id)s AND state IN ('pending', 'retrying', 'queued', 'running')
-RETURNING id, tenant_id, job_type, state;
+RETURNING id, tenant_id, job_type, state, origin, fence, replay_count;
 
 -- name: replay
 -- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.

@@ -22,7 +22,8 @@ SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' F
 -- notice. Not sorted, for the reason given at events.sql: first.
 -- settings: enable_sort = off
 -- index: primary keys
--- returns: the event, how many the page has, its job's and its tenant's notify, and pause_after_failures
+-- returns: the event, how many the page has, the notify of its job or of its run's workflow (own_notify) and of its
+-- tenant, and pause_after_failures
 WITH page AS MATERIALIZED (
     SELECT jobs_event.xid AS at_xid, xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data,
            row_number() OVER (ORDER BY jobs_event.xid, id) AS nth
@@ -34,9 +35,12 @@ WITH page AS MATERIALIZED (
 ), size AS MATERIALIZED (
     SELECT count(*) AS on_page FROM page
 )
-SELECT e.*, size.on_page, job.notify AS job_notify, tenant.notify AS tenant_notify, job.pause_after_failures
+SELECT e.*, size.on_page, own.notify AS own_notify, tenant.notify AS tenant_notify, own.pause_after_failures
 FROM size CROSS JOIN page e LEFT JOIN LATERAL (
-    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id OFFSET 0) job ON true LEFT JOIN LATERAL (
+    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id
+    UNION ALL
+    SELECT notify, NULL FROM jobs_workflow WHERE id = e.job_id AND e.kind LIKE 'workflow\_run.%%'
+    OFFSET 0) own ON true LEFT JOIN LATERAL (
     SELECT notify FROM tenants_tenant WHERE id = e.tenant_id OFFSET 0) tenant ON true
 WHERE e.kind = ANY(%(kinds)s::text[]) OR e.nth = size.on_page
 ORDER BY e.at_xid, e.id;

@@ -189,7 +189,7 @@ RETURNING id;
 -- transition: pending -> succeeded, cancelled
 -- locks: trigger rows, waits (request)
 -- index: taskrun_unfinished, primary keys
--- returns: id, tenant_id, job_type, state
+-- returns: id, tenant_id, job_type, state, origin, fence, replay_count
 UPDATE jobs_trigger t SET
     state = CASE WHEN %(refused)s THEN 'cancelled' ELSE 'succeeded' END,
     reason = CASE WHEN %(refused)s THEN 'requested' ELSE '' END,
@@ -202,7 +202,7 @@ WHERE t.tenant_id = %(tenant_id)s AND t.state = 'pending' AND t.id = ANY(ARRAY(
         JOIN jobs_job j ON j.id = k.job_id
     WHERE r.run_id = %(id)s AND r.state = 'started' AND j.payload ->> 'type' = %(type)s
       AND CASE %(type)s WHEN 'signal' THEN j.payload ->> 'name' ELSE k.key END = %(name)s))
-RETURNING t.id, t.tenant_id, t.job_type, t.state;
+RETURNING t.id, t.tenant_id, t.job_type, t.state, t.origin, t.fence, t.replay_count;
 
 -- name: begin_retry
 -- A run that ended goes on, unless its workflow is deleted: its hidden jobs fire no more. One that succeeded does where

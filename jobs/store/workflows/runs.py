@@ -258,6 +258,7 @@ def answer(
         refused=refused,
     )
     activity.count_cancelled(rows)
+    activity.count_first(rows)
     events.note(row.id for row in rows)
     return [row.id for row in rows]
 

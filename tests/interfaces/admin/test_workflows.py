@@ -307,6 +307,37 @@ class TestATask:
         assert [one.actor for one in Change.objects.filter(kind="workflow")] == ["root"]
         assert "does not wait for an approval" in said(operator.post(url, CONFIRMED | {"task": "release"}))
 
+    @pytest.mark.parametrize("named", ["paid", None])
+    def test_that_waits_for_a_signal_is_given_it_with_a_payload(
+        self, world: World, operator: Client, named: str | None
+    ) -> None:
+        wait = {"type": "signal", "name": named}
+        run = begin(make_workflow(world.tenant, ("wait", "ship"), waits={"wait": wait}))
+        name = named or "wait"
+        url = f"{reverse(f'admin:{RUN}_signal', args=[run.id])}?name={name}"
+        text = self.panel(operator, run, "wait").content.decode()
+        assert f"It waits for the signal <b>{name}</b>" in text
+        assert url in text
+        viewer = signed_in("view_workflowrun")
+        assert url not in self.panel(viewer, run, "wait").content.decode()
+        assert viewer.post(url, CONFIRMED | {"name": name}).status_code == 403
+        assert f'value="{name}"' in operator.get(url).content.decode()
+        Change.objects.all().delete()
+        for wrong in ('{"sum": 3', '{"sum": 3, "sum": 4}', f'"{"x" * 70_000}"'):
+            answer = operator.post(url, CONFIRMED | {"name": name, "payload": wrong})
+            assert answer.status_code == 200, wrong
+            assert states(run)["wait"] == "started"
+        assert "waits for the signal other" in said(operator.post(url, CONFIRMED | {"name": "other"}))
+        assert not Change.objects.exists()
+        answer = said(operator.post(url, CONFIRMED | {"name": name, "payload": '{"sum": 3}'}))
+        assert f"Gave the signal {name}." in answer
+        assert states(run) == {"wait": "succeeded", "ship": "started"}
+        assert Trigger.objects.get(workflow_run_id=run.id, job_type="carillon.wait").result == {"sum": 3}
+        [change] = Change.objects.filter(kind="workflow")
+        assert (change.actor, "sum" in str(change.changes)) == ("root", False)
+        assert change.changes[f"signal {name}"] == [None, "given"]
+        assert url not in self.panel(operator, run, "wait").content.decode()
+
     def test_of_a_map_tells_of_its_items_that_did_not_succeed(self, world: World, operator: Client) -> None:
         over = {"each": {"over": {"$from": "workflow.input.list"}}}
         run = begin(make_workflow(world.tenant, tasks=["each"], maps=over), run_input={"list": [1, 2, 3]})
