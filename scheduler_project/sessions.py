@@ -15,6 +15,7 @@ from django.db.backends.signals import connection_created
 
 from jobs.own_session import parameters
 from jobs.store import db
+from jobs.store.db.routing import PRIMARY, REPLICA
 
 #: A server or a lock that hangs must not hang us without end.
 WAITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s"}
@@ -36,12 +37,12 @@ class SharedSessions(RuntimeError):
 
 
 def bound_waits() -> None:
-    """Bound the waits of every connection to Carillon's database from here on. May be repeated."""
+    """Bound the waits of every connection to Carillon's database, or its replica, from here on. May be repeated."""
     connection_created.connect(_bound, dispatch_uid="carillon-waits")
 
 
 def _bound(connection: Any, **_: Any) -> None:
-    if connection.alias != DEFAULT_DB_ALIAS:
+    if connection.alias not in (PRIMARY, REPLICA):
         return
     said = str(connection.settings_dict["OPTIONS"].get("options", ""))
     connection.configure({name: value for name, value in WAITS.items() if name not in said})
