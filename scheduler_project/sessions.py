@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.db.backends.signals import connection_created
 
 from jobs.own_session import parameters
@@ -29,6 +29,11 @@ class SharedSessions(RuntimeError):
         "The pooler in front of Postgres (DATABASE_URL) gives sessions out by transaction. Set "
         "CARILLON_POOLER=transaction, and DATABASE_DIRECT_URL to the URL of Postgres itself; or use pool_mode = "
         "session, or connect to Postgres itself."
+    )
+    OF_REPLICA = (
+        "The pooler in front of the replica (DATABASE_REPLICA_URL) gives sessions out by transaction, and "
+        "CARILLON_POOLER does not say so, which is for both servers. Connect to the replica itself, or use pool_mode = "
+        "session."
     )
     DIRECT = (
         "Beats need sessions of their own, and DATABASE_DIRECT_URL leads to a pooler that gives them out by "
@@ -50,12 +55,14 @@ def _bound(connection: Any, **_: Any) -> None:
 
 def go_through_pooler() -> None:
     """Have this process connect by ``DATABASE_URL`` from here on, where that is a pooler's. Raises ``SharedSessions``
-    where sessions of its own were promised it.
+    where sessions of its own were promised it, of the replica too.
     """
     if settings.POOLED_DATABASE:
-        connections.settings[DEFAULT_DB_ALIAS].update(settings.POOLED_DATABASE)
+        connections.settings[PRIMARY].update(settings.POOLED_DATABASE)
     if settings.PLATFORM.pooler != "transaction":
         _refuse_shared_sessions(SharedSessions.TEXT)
+        if REPLICA in connections.settings:
+            _refuse_shared_sessions(SharedSessions.OF_REPLICA, alias=REPLICA)
 
 
 def go_past_pooler() -> None:
@@ -63,9 +70,9 @@ def go_past_pooler() -> None:
     _refuse_shared_sessions(SharedSessions.DIRECT if settings.POOLED_DATABASE else SharedSessions.TEXT)
 
 
-def _refuse_shared_sessions(text: str) -> None:
+def _refuse_shared_sessions(text: str, *, alias: str = PRIMARY) -> None:
     """A database that is away is no answer. Two sessions at once have a server process each, and keep it."""
-    known = parameters(connections[DEFAULT_DB_ALIAS])
+    known = parameters(connections[alias])
     try:
         with (
             psycopg.connect(**known, autocommit=True) as ours,
@@ -73,7 +80,8 @@ def _refuse_shared_sessions(text: str) -> None:
         ):
             shared = any(_is_shared(ours, other) for _ in range(_ROUNDS))
     except psycopg.Error as error:
-        db.note_away(error, what="sessions")
+        if alias == PRIMARY:  # who watches the replica tells of that one
+            db.note_away(error, what="sessions")
         return
     if shared:
         raise SharedSessions(text)

@@ -1,10 +1,12 @@
 """A real replica, and Django's connection to it for the time of a test."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -16,10 +18,19 @@ from tests.replica.server import Replica, replica_of_tests
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    # The path of a socket is short.
-    with replica_of_tests(Path(tmp_path_factory.mktemp("r"))) as replica:
+def running() -> Iterator[Replica]:
+    # The path of a socket is short, and Postgres' account gets there.
+    with (
+        tempfile.TemporaryDirectory(prefix="carillon-replica-") as directory,
+        replica_of_tests(Path(directory)) as replica,
+    ):
         yield replica
+
+
+def allow_lag(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How old the replica's answers may be from now on."""
+    allowed = settings.CARILLON.model_copy(update={"replica_max_lag_seconds": seconds})
+    monkeypatch.setattr(settings, "CARILLON", allowed)
 
 
 def lead_to(socket: str) -> None:
@@ -32,7 +43,13 @@ def lead_to(socket: str) -> None:
 def configured(
     running: Replica, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Replica]:
-    """The replica is configured, and nobody watches it but the test, which looks by hand (``WATCH.look()``)."""
+    """The replica is configured, and nobody watches it but the test, which looks by hand (``WATCH.look()``).
+
+    A busy machine is no finding: what bounds waits and ages is far away until a test moves it.
+    """
+    monkeypatch.setattr("jobs.store.replica.watch.PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr("jobs.store.replica.watch.STALE_SECONDS", 600.0)
+    allow_lag(monkeypatch, 120)
     fresh = Watch()
     monkeypatch.setattr(WATCH, "__dict__", fresh.__dict__)
     monkeypatch.setattr(WATCH, "_pid", -1)

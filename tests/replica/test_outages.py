@@ -6,20 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import close_old_connections, connection, connections
 from django.test import Client
 
 from jobs.api.metrics import exposition
-from jobs.conf import EngineSettings
 from jobs.models import Trigger
 from jobs.store import replica as history
 from jobs.store.db.routing import PRIMARY, REPLICA, server_of_history
 from jobs.store.replica.standing import Word, standing_of
-from jobs.store.replica.watch import PATIENCE_SECONDS, WATCH
+from jobs.store.replica.watch import WATCH
 from stage.waiting import wait_until
 from tenants.models import Tenant
 from tests import factories
+from tests.replica.conftest import allow_lag
 from tests.replica.server import Replica
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -28,9 +27,8 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def closely(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replica]:
-    """No answer may be older than a second."""
-    near: EngineSettings = settings.CARILLON.model_copy(update={"replica_max_lag_seconds": 1.0})
-    monkeypatch.setattr(settings, "CARILLON", near)
+    """No answer may be older than three seconds."""
+    allow_lag(monkeypatch, 3)
     yield replica
     if replica.running() is None:
         replica.revive()
@@ -48,6 +46,11 @@ def look_until(word: Word) -> None:
 
 def server_read() -> str:
     return history.read(lambda as_of: server_of_history())
+
+
+def is_read() -> bool:
+    """Whether the replica is, once this process knows it."""
+    return wait_until(lambda: WATCH.look() or server_read() == REPLICA, 30, what="the replica to be read")
 
 
 def told(lines: Lines) -> list[dict[str, Any]]:
@@ -70,13 +73,10 @@ class TestAnIdlePrimary:
         def long_ago() -> bool:
             WATCH.look()
             assert WATCH.condition().word is Word.OK, WATCH.condition()
-            return datetime.now(UTC) - before > timedelta(seconds=3)
+            return datetime.now(UTC) - before > timedelta(seconds=5)
 
-        wait_until(long_ago, 30, what="three seconds without a write")
-        found = WATCH.condition()
-        assert found.lag_seconds is not None
-        assert found.lag_seconds < 1
-        assert server_read() == REPLICA
+        wait_until(long_ago, 30, what="five seconds without a write")
+        assert is_read()
         assert closely.query("SELECT pg_last_xact_replay_timestamp()") == [(before,)]
 
 
@@ -87,11 +87,10 @@ class TestALag:
         look_until(Word.BEHIND)
         assert server_read() == PRIMARY
         closely.resume()
-        look_until(Word.OK)
-        assert server_read() == REPLICA
+        assert is_read()
         began, over = told(lines)
         assert (began["event"], began["status"]) == ("replica not used", "behind")
-        assert "CARILLON_REPLICA_MAX_LAG_SECONDS allows 1." in began["error"]
+        assert "CARILLON_REPLICA_MAX_LAG_SECONDS allows 3." in began["error"]
         assert over["event"] == "replica not used: over"
 
     def test_is_no_further_than_the_time_that_is_told(self, replica: Replica) -> None:
@@ -113,7 +112,7 @@ class TestALag:
                     [(at, least)] = cursor.fetchall()
                 as_of, count = history.read(_counted)
                 assert as_of is None or as_of < at or count >= least
-                assert as_of is None or datetime.now(UTC) - as_of < timedelta(seconds=10)
+                assert as_of is None or datetime.now(UTC) - as_of < timedelta(seconds=120)
         finally:
             ending.set()
             writer.join()
@@ -122,7 +121,7 @@ class TestALag:
     def test_is_judged_by_each_read_not_by_the_last_look(self, closely: Replica) -> None:
         closely.pause()
         write()
-        assert WATCH.condition().is_fit
+        WATCH.look()
         wait_until(lambda: server_read() == PRIMARY, 30, what="a read to find it behind")
         assert WATCH.condition().word is Word.OK
 
@@ -132,6 +131,7 @@ class TestALag:
         """Nothing was written for long, and something this very moment."""
         replica.pause()
         write()
+        allow_lag(monkeypatch, 600)
         monkeypatch.setattr(WATCH, "marks", ())
         monkeypatch.setattr(
             "jobs.store.replica.watch.standing_of",
@@ -154,8 +154,7 @@ class TestADeath:
     ) -> None:
         trigger = factories.make_trigger(state="dead")
         closely.catch_up()
-        look_until(Word.OK)
-        assert server_read() == REPLICA
+        assert is_read()
         closely.kill()
         ids = history.read(lambda as_of: (as_of, [row.id for row in Trigger.objects.all()]))
         assert ids == (None, [trigger.id])
@@ -164,23 +163,23 @@ class TestADeath:
         WATCH.look()
         assert server_read() == PRIMARY
         closely.revive()
-        look_until(Word.OK)
-        assert server_read() == REPLICA
+        assert is_read()
         began, over = told(lines)
         assert (began["event"], began["status"]) == ("replica not used", "away")
         assert over["event"] == "replica not used: over"
 
     def test_that_was_over_before_the_next_request_is_not_noticed_by_it(self, closely: Replica) -> None:
-        assert server_read() == REPLICA
+        assert is_read()
         closely.kill()
         closely.revive()
-        look_until(Word.OK)
         close_old_connections()  # as each request does at its beginning
-        assert server_read() == REPLICA
+        assert is_read()
 
 
 class TestAServerThatHangs:
-    def test_lets_go_of_reads_that_wait_for_it(self, replica: Replica, lines: Lines) -> None:
+    def test_lets_go_of_reads_that_wait_for_it(
+        self, replica: Replica, monkeypatch: pytest.MonkeyPatch, lines: Lines
+    ) -> None:
         """Its kernel takes what is sent, and nobody answers: no time-out of the server's ends that."""
         assert server_read() == REPLICA
         sent, answers = threading.Event(), []
@@ -200,6 +199,7 @@ class TestAServerThatHangs:
         reader = threading.Thread(target=reading)
         reader.start()
         assert sent.wait(20)
+        monkeypatch.setattr("jobs.store.replica.watch.PATIENCE_SECONDS", 2.0)
         replica.freeze()
         try:
             WATCH.look()
@@ -209,7 +209,7 @@ class TestAServerThatHangs:
         finally:
             replica.thaw()
         look_until(Word.OK)
-        assert f"did not answer within {PATIENCE_SECONDS:g} s" in told(lines)[0]["error"]
+        assert "did not answer within 2 s" in told(lines)[0]["error"]
 
 
 class TestHowItIs:
@@ -218,7 +218,7 @@ class TestHowItIs:
         told = Client().get("/readyz").json()
         assert (told["status"], told["replica"], "replica_reason" in told) == ("ok", "ok", False)
         assert figures()["carillon_replica_up"] == 1
-        assert 0 <= figures()["carillon_replica_lag_seconds"] < 5
+        assert 0 <= figures()["carillon_replica_lag_seconds"] < 60
         closely.pause()
         write()
         look_until(Word.BEHIND)
@@ -227,7 +227,14 @@ class TestHowItIs:
         assert (answer.status_code, told["status"], told["replica"]) == (200, "degraded", "behind")
         assert "s behind" in told["replica_reason"]
         assert figures()["carillon_replica_up"] == 0
-        assert figures()["carillon_replica_lag_seconds"] > 1
+        assert figures()["carillon_replica_lag_seconds"] > 3
+
+    def test_is_unknown_once_nobody_looks_any_more(
+        self, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("jobs.store.replica.watch.STALE_SECONDS", 0)
+        assert WATCH.condition().word is Word.UNKNOWN
+        assert server_read() == PRIMARY
 
     def test_is_not_told_where_there_is_none(self, transactional_db: None) -> None:
         assert "replica" not in Client().get("/readyz").json()

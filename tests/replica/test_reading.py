@@ -1,6 +1,7 @@
 """What is read from a real replica, and what is read on the primary all the same."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,9 +13,12 @@ from jobs.store import db
 from jobs.store import replica as history
 from jobs.store.db.routing import PRIMARY, REPLICA, on_replica, server_of_history
 from jobs.store.replica.watch import WATCH
+from scheduler_project.sessions import SharedSessions, go_through_pooler
 from tenants.models import ApiKey
 from tests import factories
 from tests.interfaces.api.caller import Caller, noop_job
+from tests.interfaces.pooler import Pooler
+from tests.interfaces.test_sessions import LEFT
 from tests.replica.server import Replica
 from tests.workflows.playing import begin, make_workflow
 
@@ -252,6 +256,39 @@ class TestAReadThatTheReplicaGivesUp:
         with pytest.raises(Exception, match='column "nothing" does not exist'):
             history.read(read)
         assert WATCH.condition().is_fit
+
+
+class TestAPoolerBeforeIt:
+    @pytest.fixture
+    def pooler(self, replica: Replica) -> Iterator[Pooler]:
+        opened = Pooler(Path(replica.socket) / ".s.PGSQL.5432", by_transaction=True)
+        connections[REPLICA].close()
+        del connections[REPLICA]
+        yield opened
+        opened.close()
+
+    def test_is_read_through_and_left_as_it_was(
+        self, caller: Caller, trigger: Trigger, replica: Replica, pooler: Pooler
+    ) -> None:
+        connections.settings[REPLICA] |= {
+            "HOST": "127.0.0.1",
+            "PORT": str(pooler.port),
+            "DISABLE_SERVER_SIDE_CURSORS": True,
+        }
+        replica.catch_up()
+        WATCH._sessions.pop(REPLICA).close()
+        for _ in range(6):
+            WATCH.look()
+            assert AS_OF in caller.get("/triggers").headers
+        assert any(b"SET LOCAL statement_timeout" in asked for asked in pooler.asked)
+        name = connections.settings[REPLICA]["NAME"]
+        with psycopg.connect(host="127.0.0.1", port=pooler.port, user="carillon", dbname=name) as next_owner:
+            assert next_owner.execute(LEFT).fetchall() == []
+
+    def test_is_refused_where_the_settings_do_not_tell_of_it(self, replica: Replica, pooler: Pooler) -> None:
+        connections.settings[REPLICA] |= {"HOST": "127.0.0.1", "PORT": str(pooler.port)}
+        with pytest.raises(SharedSessions, match="DATABASE_REPLICA_URL"):
+            go_through_pooler()
 
 
 def test_its_sessions_are_bounded_as_those_of_the_primary(replica: Replica) -> None:

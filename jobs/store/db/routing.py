@@ -53,14 +53,18 @@ def server_of_history() -> str:
 
 
 class HistoryRouter:
-    """Django's question, answered. Of writes it says nothing: see above."""
+    """Django's question, answered. Of writes it says nothing: see above. Nor of a team's own models and databases."""
 
-    def db_for_read(self, model: type[Model], **hints: Any) -> str:
-        return server_of_history() if model._meta.label_lower in HISTORY else PRIMARY
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        if model._meta.label_lower in HISTORY:
+            return server_of_history()
+        # Django would look for what belongs to a row where the row was read.
+        instance = hints.get("instance")
+        return PRIMARY if instance is not None and instance._state.db == REPLICA else None
 
-    def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool:
+    def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool | None:
         """Rows of both servers are of one database."""
-        return True
+        return True if {one._state.db, other._state.db} <= {PRIMARY, REPLICA} else None
 
-    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
-        return db == PRIMARY
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool | None:
+        return False if db == REPLICA else None

@@ -29,7 +29,7 @@ from jobs.telemetry import Outage
 LOOK_EVERY_SECONDS = 1.0
 #: A server that has not answered for so long is taken for away.
 PATIENCE_SECONDS = 2.0
-#: What was found longer ago says nothing any more. A look lasts no longer than this.
+#: What was found longer ago says nothing any more. No look lasts longer.
 STALE_SECONDS = LOOK_EVERY_SECONDS + 3 * PATIENCE_SECONDS
 _SQL = db.queries("replica")
 
@@ -52,7 +52,7 @@ class Condition:
 
     @property
     def is_fit(self) -> bool:
-        return self.word is Word.OK and time.monotonic() - self.looked <= STALE_SECONDS
+        return self.word is Word.OK
 
 
 class Watch:
@@ -81,8 +81,9 @@ class Watch:
 
     def condition(self) -> Condition:
         """What was found last; its lag is as of now."""
-        found = self._found
-        lag = None
+        found, lag = self._found, None
+        if found.word is Word.OK and time.monotonic() - found.looked > STALE_SECONDS:
+            found = Condition(Word.UNKNOWN, "Nobody has asked it lately.", found.as_of, found.looked)
         if found.as_of is not None and self.marks:
             lag = max(0.0, (self.marks[-1].primary_now() - found.as_of).total_seconds())
         return Condition(found.word, found.reason, found.as_of, found.looked, lag)
