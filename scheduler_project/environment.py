@@ -288,7 +288,8 @@ class Platform(BaseSettings):
     def replica_database(self) -> dict[str, Any] | None:
         """Where history may be read instead; None: there is no replica. A pooler before it works as the primary's."""
         url = self.database_replica_url
-        return django_database(url) | self._by_transaction() if url else None
+        # A request that waits for it could have asked the primary.
+        return django_database(url, connect_timeout=2) | self._by_transaction() if url else None
 
     def _by_transaction(self) -> dict[str, Any]:
         # As Django names it: nothing outlives a transaction, no cursor either.

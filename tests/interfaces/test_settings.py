@@ -244,7 +244,7 @@ class TestAReplica:
         platform, engine = environment.load()
         primary, replica = platform.database(), platform.replica_database()
         assert (primary["HOST"], replica["HOST"]) == ("db", "replica")
-        assert replica["OPTIONS"] == primary["OPTIONS"]
+        assert replica["OPTIONS"] == primary["OPTIONS"] | {"connect_timeout": 2}
         assert replica["DISABLE_SERVER_SIDE_CURSORS"] is False
         assert engine.replica_max_lag_seconds == 10
 

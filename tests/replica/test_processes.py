@@ -52,7 +52,7 @@ def test_reads_history_on_the_replica_while_there_is_one(web: Web, running: Repl
     trigger = factories.make_trigger(factories.make_job(tenant), "succeeded")
 
     def ids() -> tuple[list[str], bool]:
-        answer = web.ask("/api/v1/triggers", key=key)
+        answer = web.ask("/api/v1/triggers", key=key, timeout=30)
         rows = json.loads(answer.read())["results"]
         return [row["id"] for row in rows], "Carillon-As-Of" in answer.headers
 

@@ -148,7 +148,13 @@ class Watch:
             session = own_session(timeout_seconds=PATIENCE_SECONDS, alias=server)
             session.prepare_threshold = None  # behind a pooler the next statement may have another session
             self._sessions[server] = session
-        timer = threading.Timer(PATIENCE_SECONDS, _cut, [session])
+        silent = threading.Event()
+
+        def give_up() -> None:
+            silent.set()
+            _cut(session)
+
+        timer = threading.Timer(PATIENCE_SECONDS, give_up)
         timer.daemon = True
         timer.start()
         try:
@@ -156,7 +162,7 @@ class Watch:
                 return cursor.execute(cast(LiteralString, _SQL[name].sql)).fetchone()
         except psycopg.Error:
             session.close()
-            if timer.finished.is_set():
+            if silent.is_set():
                 raise Unfit(Word.AWAY, f"It did not answer within {PATIENCE_SECONDS:g} s.") from None
             raise
         finally:
