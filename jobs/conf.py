@@ -163,6 +163,13 @@ class EngineSettings(BaseSettings):
         8, ge=1, le=1000, description="Requests a web process lets wait at once for work or events."
     )
 
+    replica_max_lag_seconds: float = Field(
+        10,
+        ge=1,
+        le=3600,
+        description="How old what the replica answers may be; where it is older, the primary is asked.",
+    )
+
     # API
     api_rate_per_second: int = Field(1000, ge=0, le=1_000_000, description="Calls of one key; 0: no limit.")
     api_rate_burst: int = Field(5000, ge=1, le=10_000_000, description="Calls of one key at once.")
@@ -238,6 +245,10 @@ class EngineSettings(BaseSettings):
     @property
     def worker_lease(self) -> timedelta:
         return timedelta(seconds=self.worker_lease_seconds)
+
+    @property
+    def replica_max_lag(self) -> timedelta:
+        return timedelta(seconds=self.replica_max_lag_seconds)
 
     @property
     def webhook_max_timeout(self) -> timedelta:

@@ -21,13 +21,14 @@ def parameters(connection: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name not in _DJANGOS}
 
 
-def own_session(*, timeout_seconds: float) -> psycopg.Connection[Any]:
+def own_session(*, timeout_seconds: float, alias: str = DEFAULT_DB_ALIAS) -> psycopg.Connection[Any]:
     """Connect to Carillon's database within ``timeout_seconds``; what is sent then and not received counts as long.
 
-    Raises ``psycopg.Error``.
+    ``alias``: of the server; of a replica no way past a pooler is known. Raises ``psycopg.Error``.
     """
-    ours = connections[DEFAULT_DB_ALIAS]
-    direct = type(ours)({**ours.settings_dict, **settings.DIRECT_DATABASE}, DEFAULT_DB_ALIAS)
+    ours = connections[alias]
+    past = settings.DIRECT_DATABASE if alias == DEFAULT_DB_ALIAS else {}
+    direct = type(ours)({**ours.settings_dict, **past}, alias)
     bounded = {
         "connect_timeout": math.ceil(timeout_seconds),
         "tcp_user_timeout": round(timeout_seconds * 1000),

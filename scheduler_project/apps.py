@@ -1,13 +1,14 @@
-"""The project as an app, and what ``manage.py check --deploy`` asks beside Django's own questions."""
+"""The project as an app, and what ``manage.py check`` asks beside Django's own questions."""
 
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.apps import SimpleAdminConfig
-from django.core.checks import Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db.models.signals import post_migrate
 
 
@@ -55,3 +56,19 @@ def sealing_keys_are_given(**_: Any) -> list[Warning]:
             id="carillon.W001",
         )
     ]
+
+
+@register(Tags.database)
+def replica_is_one(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """``manage.py check --database replica``: it follows the server at ``DATABASE_URL``, and answers."""
+    from jobs.store import replica
+    from jobs.store.db.routing import REPLICA
+
+    if REPLICA not in (databases or ()) or not replica.is_configured():
+        return []
+    found = replica.examine()
+    if found is None:
+        return []
+    if found.word is replica.Word.AWAY:
+        return [Warning(f"The replica is away: {found}", id="carillon.W002")]
+    return [Error(str(found), id="carillon.E001")]

@@ -6,7 +6,6 @@ that any command finds the servers ``manage.py up`` started there. With RabbitMQ
 is done without. Nothing here connects to anything.
 """
 
-import base64
 import os
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +24,7 @@ from jobs.conf import EngineSettings, Names, Networks
 from scheduler_project import tracing
 from scheduler_project.database.url import django_database
 from scheduler_project.embedded import paths
+from scheduler_project.keys import encryption_keys
 
 S = TypeVar("S", bound=BaseSettings)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -49,6 +49,7 @@ class Platform(BaseSettings):
     data_dir: Path = Field(default=Path(".carillon"), validation_alias="CARILLON_DATA_DIR")
     database_url: str | None = Field(default=None, validation_alias="DATABASE_URL")
     database_direct_url: str | None = Field(default=None, validation_alias="DATABASE_DIRECT_URL")
+    database_replica_url: str | None = Field(default=None, validation_alias="DATABASE_REPLICA_URL")
     pooler: Literal["none", "session", "transaction"] = Field(
         default="none",
         validation_alias="CARILLON_POOLER",
@@ -133,6 +134,7 @@ class Platform(BaseSettings):
     @field_validator(
         "broker_url",
         "database_direct_url",
+        "database_replica_url",
         "pooler",
         "debug",
         "https",
@@ -162,7 +164,7 @@ class Platform(BaseSettings):
             raise ValueError("must be a directory, or a path where one can be made")
         return path
 
-    @field_validator("database_url", "database_direct_url")
+    @field_validator("database_url", "database_direct_url", "database_replica_url")
     @classmethod
     def _a_postgres_url(cls, value: str | None) -> str | None:
         if value is None:
@@ -279,9 +281,19 @@ class Platform(BaseSettings):
         """The same database through the pooler, for web processes and workers; None: there is no pooler."""
         if self.pooler == "none":
             return None
+        return (
+            django_database(self.database_url or "", called=self.database()["NAME"]) | self._by_transaction()
+        )
+
+    def replica_database(self) -> dict[str, Any] | None:
+        """Where history may be read instead; None: there is no replica. A pooler before it works as the primary's."""
+        url = self.database_replica_url
+        # A request that waits for it could have asked the primary.
+        return django_database(url, connect_timeout=2) | self._by_transaction() if url else None
+
+    def _by_transaction(self) -> dict[str, Any]:
         # As Django names it: nothing outlives a transaction, no cursor either.
-        by_transaction = {"DISABLE_SERVER_SIDE_CURSORS": self.pooler == "transaction"}
-        return django_database(self.database_url or "", called=self.database()["NAME"]) | by_transaction
+        return {"DISABLE_SERVER_SIDE_CURSORS": self.pooler == "transaction"}
 
     @property
     def without_redis(self) -> bool:
@@ -324,25 +336,6 @@ class Platform(BaseSettings):
 def without_redis(*, redis_url: str | None, broker_url: str | None) -> bool:
     """Whether an installation with these needs no Redis, not even the embedded one."""
     return not redis_url and urlsplit(broker_url or "").scheme in AMQP_SCHEMES
-
-
-def encryption_keys(text: str) -> tuple[bytes, ...]:
-    """Keys of 32 bytes each, comma-separated, in base64 or hexadecimal. Raises ``ValueError``."""
-    keys = tuple(_key(part.strip()) for part in text.split(",") if part.strip())
-    if any(len(key) != 32 for key in keys):
-        raise ValueError(
-            "each must be 32 bytes in base64 or hexadecimal; `openssl rand -base64 32` makes one"
-        )
-    return keys
-
-
-def _key(text: str) -> bytes:
-    try:
-        if len(text) == 64:
-            return bytes.fromhex(text)
-        return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
-    except ValueError:
-        return b""
 
 
 def load() -> tuple[Platform, EngineSettings]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import connections
 from django.db.backends.signals import connection_created
 
 from jobs.own_session import parameters
 from jobs.store import db
+from jobs.store.db.routing import PRIMARY, REPLICA
 
 #: A server or a lock that hangs must not hang us without end.
 WAITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s"}
@@ -29,6 +30,11 @@ class SharedSessions(RuntimeError):
         "CARILLON_POOLER=transaction, and DATABASE_DIRECT_URL to the URL of Postgres itself; or use pool_mode = "
         "session, or connect to Postgres itself."
     )
+    OF_REPLICA = (
+        "The pooler in front of the replica (DATABASE_REPLICA_URL) gives sessions out by transaction, and "
+        "CARILLON_POOLER does not say so, which is for both servers. Connect to the replica itself, or use pool_mode = "
+        "session."
+    )
     DIRECT = (
         "Beats need sessions of their own, and DATABASE_DIRECT_URL leads to a pooler that gives them out by "
         "transaction. Set it to the URL of Postgres itself."
@@ -36,12 +42,12 @@ class SharedSessions(RuntimeError):
 
 
 def bound_waits() -> None:
-    """Bound the waits of every connection to Carillon's database from here on. May be repeated."""
+    """Bound the waits of every connection to Carillon's database, or its replica, from here on. May be repeated."""
     connection_created.connect(_bound, dispatch_uid="carillon-waits")
 
 
 def _bound(connection: Any, **_: Any) -> None:
-    if connection.alias != DEFAULT_DB_ALIAS:
+    if connection.alias not in (PRIMARY, REPLICA):
         return
     said = str(connection.settings_dict["OPTIONS"].get("options", ""))
     connection.configure({name: value for name, value in WAITS.items() if name not in said})
@@ -49,12 +55,14 @@ def _bound(connection: Any, **_: Any) -> None:
 
 def go_through_pooler() -> None:
     """Have this process connect by ``DATABASE_URL`` from here on, where that is a pooler's. Raises ``SharedSessions``
-    where sessions of its own were promised it.
+    where sessions of its own were promised it, of the replica too.
     """
     if settings.POOLED_DATABASE:
-        connections.settings[DEFAULT_DB_ALIAS].update(settings.POOLED_DATABASE)
+        connections.settings[PRIMARY].update(settings.POOLED_DATABASE)
     if settings.PLATFORM.pooler != "transaction":
         _refuse_shared_sessions(SharedSessions.TEXT)
+        if REPLICA in connections.settings:
+            _refuse_shared_sessions(SharedSessions.OF_REPLICA, alias=REPLICA)
 
 
 def go_past_pooler() -> None:
@@ -62,9 +70,9 @@ def go_past_pooler() -> None:
     _refuse_shared_sessions(SharedSessions.DIRECT if settings.POOLED_DATABASE else SharedSessions.TEXT)
 
 
-def _refuse_shared_sessions(text: str) -> None:
+def _refuse_shared_sessions(text: str, *, alias: str = PRIMARY) -> None:
     """A database that is away is no answer. Two sessions at once have a server process each, and keep it."""
-    known = parameters(connections[DEFAULT_DB_ALIAS])
+    known = parameters(connections[alias])
     try:
         with (
             psycopg.connect(**known, autocommit=True) as ours,
@@ -72,7 +80,8 @@ def _refuse_shared_sessions(text: str) -> None:
         ):
             shared = any(_is_shared(ours, other) for _ in range(_ROUNDS))
     except psycopg.Error as error:
-        db.note_away(error, what="sessions")
+        if alias == PRIMARY:  # who watches the replica tells of that one
+            db.note_away(error, what="sessions")
         return
     if shared:
         raise SharedSessions(text)

@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "scheduler_project.web.logins.limit_logins",
     "scheduler_project.signin.gate.ask_for_second_factor",
     "jobs.admin.shared.requests.refuse_nul",
+    "jobs.admin.shared.requests.note_writes",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -91,6 +92,10 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": PLATFORM.database()}
+# Where history may be read instead, and what decides it (jobs.store.replica).
+if REPLICA_DATABASE := PLATFORM.replica_database():
+    DATABASES["replica"] = REPLICA_DATABASE
+    DATABASE_ROUTERS = ["jobs.store.db.routing.HistoryRouter"]
 # What web processes and workers connect to instead, where there is a pooler (scheduler_project.sessions).
 POOLED_DATABASE = PLATFORM.pooled_database()
 # What they connect to all the same where they listen (jobs.own_session).

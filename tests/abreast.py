@@ -38,12 +38,13 @@ SECONDS = {
     "tests/cluster/test_strikes.py": 31,
     "tests/cluster/test_killed_servers.py": 30,
     "tests/cluster/test_servers_away.py": 30,
+    "tests/replica/test_processes.py": 30,
     "tests/cluster/test_crowd.py": 28,
     "tests/engine/test_outage.py": 28,
     "tests/cluster/test_draining.py": 27,
     "tests/cluster/test_misbehaving_handlers.py": 26,
 }
-CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py")
+CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py", "tests/replica/test_processes.py")
 
 
 def is_of_clusters(file: str) -> bool:

@@ -123,6 +123,7 @@ class TrailList(UncountedChangeList):
 
 @admin.register(Change)
 class ChangeAdmin(ReadOnlyAdmin):
+    of_history = True
     tenant_path = "tenant_id"
     list_display = ("at_", "kind_", "object_cell", "tenant", "done", "actor_", "columns")
     list_filter = (

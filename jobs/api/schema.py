@@ -51,6 +51,24 @@ IF_MATCH = OpenApiParameter(
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, OpenApiParameter.HEADER, enum=["*"], description="Create it, or do nothing."
 )
+AS_OF = OpenApiParameter(
+    "Carillon-As-Of",
+    {"type": "string", "format": "date-time"},
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="This was read from a replica of the database: all that was written by then is in it. Without the "
+    "header it was read where it is written.",
+)
+#: Of lists of the past.
+HISTORY = (
+    AS_OF,
+    OpenApiParameter(
+        "Cache-Control",
+        str,
+        OpenApiParameter.HEADER,
+        description="`no-cache`: read where it is written, not from a replica.",
+    ),
+)
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "pattern": r'^("[!#-\[\]-~]{1,255}"|[!#-\[\]-~]{1,255})$'},

@@ -285,8 +285,13 @@ class Events(_Feed):
     results: list[EventShape]
 
 
+#: Kinds of what no tenant has: it finds none of them on its trail.
+_OF_INSTALLATION = {Change.Kind.USER, Change.Kind.GROUP, Change.Kind.INSTALLATION, Change.Kind.TARGET}
+_KINDS = tuple(kind.value for kind in Change.Kind if kind not in _OF_INSTALLATION)
+
+
 class ChangedObject(Shown):
-    kind: Literal[tuple(Change.Kind.values[:7])]  # type: ignore[valid-type]
+    kind: Literal[_KINDS]  # type: ignore[valid-type]
     id: str = Field(validation_alias="object_id")
     name: str
 

@@ -15,8 +15,9 @@ _BOUNDED = {
 }
 
 
-def django_database(url: str, *, called: str = "") -> dict[str, Any]:
+def django_database(url: str, *, called: str = "", **bounds: int) -> dict[str, Any]:
     """The entry for ``url``. ``called``: what Postgres calls the database, where a pooler may have another name for it.
+    ``bounds``: parameters of the connection in place of the usual ones; those of the URL go before all.
 
     Waits for the server are bounded by ``scheduler_project.sessions``.
     """
@@ -31,6 +32,6 @@ def django_database(url: str, *, called: str = "") -> dict[str, Any]:
         "PORT": known["port"],
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": _BOUNDED | options,
+        "OPTIONS": _BOUNDED | bounds | options,
         "CALLED": called,
     }

@@ -142,10 +142,12 @@ class Worker(ThreadWorker):
         # Django loads these with the first request.
         get_resolver().url_patterns  # noqa: B018
         from jobs.engine.activity import WRITER  # these need Django's settings
+        from jobs.store import replica
         from scheduler_project.web import presence
 
         WRITER.start()
         presence.announce()
+        replica.begin()
         collector.spare()
 
     # Called by gthread's loop.

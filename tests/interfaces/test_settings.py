@@ -26,6 +26,7 @@ def environ(monkeypatch, tmp_path):
         if name.startswith("CARILLON_") or name in {
             *GOOD,
             "DATABASE_DIRECT_URL",
+            "DATABASE_REPLICA_URL",
             "BROKER_URL",
             "DEBUG",
             "CSRF_TRUSTED_ORIGINS",
@@ -229,6 +230,48 @@ class TestAPooler:
         environ(**GOOD | given)
         with pytest.raises(ImproperlyConfigured, match=wrong):
             environment.load()
+
+
+class TestAReplica:
+    URL = "postgresql://carillon:secret@replica:5432/carillon"
+
+    def test_is_not_there_unless_it_is_named(self, environ):
+        environ(**GOOD, DATABASE_REPLICA_URL="")
+        assert environment.load()[0].replica_database() is None
+
+    def test_is_connected_to_as_the_primary_is(self, environ):
+        environ(**GOOD, DATABASE_REPLICA_URL=self.URL)
+        platform, engine = environment.load()
+        primary, replica = platform.database(), platform.replica_database()
+        assert (primary["HOST"], replica["HOST"]) == ("db", "replica")
+        assert replica["OPTIONS"] == primary["OPTIONS"] | {"connect_timeout": 2}
+        assert replica["DISABLE_SERVER_SIDE_CURSORS"] is False
+        assert engine.replica_max_lag_seconds == 10
+
+    def test_has_a_pooler_of_the_same_kind(self, environ):
+        environ(
+            **GOOD,
+            DATABASE_REPLICA_URL=self.URL,
+            CARILLON_POOLER="transaction",
+            DATABASE_DIRECT_URL=TestAPooler.DIRECT,
+        )
+        assert environment.load()[0].replica_database()["DISABLE_SERVER_SIDE_CURSORS"] is True
+
+    @pytest.mark.parametrize(
+        ("given", "wrong"),
+        [
+            (
+                {"DATABASE_REPLICA_URL": "mysql://x:hunter2@y/z"},
+                "DATABASE_REPLICA_URL: must look like postgres",
+            ),
+            ({"CARILLON_REPLICA_MAX_LAG_SECONDS": "0"}, "must be from 1 to 3,600"),
+        ],
+    )
+    def test_is_refused_without_an_echo(self, environ, given, wrong):
+        environ(**GOOD | given)
+        with pytest.raises(ImproperlyConfigured, match=wrong) as refusal:
+            environment.load()
+        assert "hunter2" not in str(refusal.value)
 
 
 class TestTraces:

@@ -861,6 +861,8 @@ PARAMETERS: dict[str, Callable[[Sample], dict[str, Any]]] = {
         "limit": 2_000,
         "jobs": 5,
     },
+    "replica.mark": lambda s: {},
+    "replica.standing": lambda s: {},
     "samples.keep": lambda s: {
         "steps": [30, 600],
         "rows": '[{"job_type": "", "due": 1, "parked": 0, "queued": 0, "running": 1, "slots": 4, "lag_seconds": 0.5}]',

@@ -54,6 +54,15 @@ class TestOverTheApi:
         assert limited["actor"] == {"kind": "operator", "name": None}
         assert limited["changes"] == {"weight": {"before": 100, "after": 7}}
 
+    def test_tells_of_workflows(self, owner: Caller) -> None:
+        workflow = {"name": "etl", "tasks": {"a": {"job_type": "noop"}}}
+        made = owner.post("/workflows", workflow).json()
+        [created] = self.read(owner)["results"]
+        assert [created["action"], created["object"]] == [
+            "created",
+            {"kind": "workflow", "id": made["id"], "name": "etl"},
+        ]
+
     def test_goes_on_from_any_place_and_by_object(self, owner: Caller) -> None:
         ids = [owner.post("/jobs", noop_job(name=f"job-{number}")).json()["id"] for number in range(3)]
         first = self.read(owner, limit=2)

@@ -57,6 +57,7 @@ def _went_wrong(request: HttpRequest) -> bool:
 
 @admin.register(Attempt)
 class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
+    of_history = True
     tenant_path = "tenant_id"
     list_display = (
         "started",

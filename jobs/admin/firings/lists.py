@@ -120,6 +120,7 @@ class StateFilter(DropdownFilter):
 class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
     """The lists' half of ``TriggerAdmin``; its page is told in ``firings.trigger``."""
 
+    of_history = True
     tabs = TABS
     list_display = TABS[0].columns
     list_filter = (
@@ -135,6 +136,11 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
         MadeSince,
         MadeUntil,
     )
+
+    def tells_of_history(self, request: HttpRequest) -> bool:
+        """What has ended does; the other tabs tell how things stand."""
+        tab = self.tab(request)
+        return super().tells_of_history(request) and tab is not None and tab.name == "ended"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
         rows: QuerySet[Trigger] = super().get_queryset(request).annotate(now=DatabaseNow())

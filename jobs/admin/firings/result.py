@@ -17,6 +17,7 @@ admin.site.unregister(TaskResult)
 
 @admin.register(TaskResult)
 class ResultAdmin(ReadOnlyAdmin):
+    of_history = True
     list_display = ("task_id", "task_name", "shown_status", "worker", "done")
     list_filter = (("status", ChoicesDropdownFilter),)
     search_fields = ("task_id",)

@@ -6,7 +6,7 @@ by any other column would sort the whole table. Related rows are prefetched: one
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +15,15 @@ from django.contrib.admin.options import ModelAdmin as DjangoModelAdmin
 from django.core.paginator import Page, Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from unfold.contrib.filters.admin import DropdownFilter
 from unfold.views import ChangeList
 
+from jobs.admin.shared.cells import instant_cell
+from jobs.admin.shared.requests import last_write, wants_present
 from jobs.admin.shared.veil import HIDDEN, may_see_payloads, veil
 from jobs.models.fields import first_id_since
+from jobs.store import replica
 from tenants.clock import database_now
 from tenants.console import ConsoleAdmin
 
@@ -75,7 +79,8 @@ class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
     ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in;
-    ``veiled`` the fields of its page that only those see who may see payloads.
+    ``veiled`` the fields of its page that only those see who may see payloads. ``of_history``: its list tells of the
+    past, and is read from a replica where there is one; not what is searched for, which may be a moment old.
     """
 
     paginator = UncountedPaginator
@@ -89,6 +94,23 @@ class UncountedAdmin(ConsoleAdmin):
     fetched: tuple[Any, ...] = ()
     found_by: tuple[str, ...] = ("id",)
     veiled: tuple[str, ...] = ()
+    of_history = False
+    list_before_template = "admin/as_of.html"
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        def answer(as_of: datetime | None) -> HttpResponseBase:
+            told = {"as_of": instant_cell(as_of) if as_of else "", **(extra_context or {})}
+            page: Any = super(UncountedAdmin, self).changelist_view(request, told)
+            # Here and now: columns and filters read more while they are rendered.
+            return page.render() if hasattr(page, "render") else page
+
+        if not self.tells_of_history(request):
+            return super().changelist_view(request, extra_context)
+        return replica.read(answer, fresh=wants_present(request), since=last_write(request))
+
+    def tells_of_history(self, request: HttpRequest) -> bool:
+        """Whether the list that is asked for may be read from a replica."""
+        return self.of_history and request.method in ("GET", "HEAD") and not request.GET.get("q", "").strip()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return UncountedChangeList

@@ -1,16 +1,24 @@
-"""What no page of the console can look for is refused before one does: Postgres takes no NUL in a text."""
+"""What all pages of the console ask of a request: no NUL in its address, and when its operator last wrote something."""
 
 from collections.abc import Callable
+from datetime import datetime
 
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from jobs.store import replica
+
+#: In Django's session, where there is a replica: by when all that its operator wrote was committed.
+WROTE = "wrote_at"
+
 
 def refuse_nul(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """400 for an address with NUL in it. Forms name the input, the API names the field: neither is touched."""
+    """400 for an address with NUL in it: Postgres takes none in a text. Forms name the input, the API names the field:
+    neither is touched.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         if request.path_info.startswith("/admin/"):
@@ -20,3 +28,29 @@ def refuse_nul(
         return get_response(request)
 
     return middleware
+
+
+def note_writes(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Let whoever pressed a button see what it did, on whichever page comes next (``last_write``)."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        answer = get_response(request)
+        writes = request.method == "POST" and request.path_info.startswith("/admin/")
+        if writes and request.session.session_key and (at := replica.now()) is not None:
+            request.session[WROTE] = at.isoformat()
+        return answer
+
+    return middleware
+
+
+def last_write(request: HttpRequest) -> datetime | None:
+    """By when all was committed that the operator wrote in this session; None: nothing, as far as is known."""
+    told = request.session.get(WROTE)
+    return datetime.fromisoformat(told) if told else None
+
+
+def wants_present(request: HttpRequest) -> bool:
+    """Whether the page is to be read where it is written: browsers say so where a reload is forced."""
+    return "no-cache" in request.headers.get("Cache-Control", "").lower()

@@ -50,6 +50,7 @@ class WorkflowFilter(AutocompleteSelectFilter):
 
 @admin.register(WorkflowRun)
 class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
+    of_history = True
     tenant_path = "tenant_id"
     list_display = ("begun", "workflow_cell", "shown_version", "tenant", "shown_state", "took", "ended")
     list_filter = (

@@ -10,12 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.events.feed import MAX_PAGE, PLACE, id_of, limit_of, page_of, place_of
-from jobs.api.schema import endpoint
+from jobs.api.schema import HISTORY, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.shapes.history import ChangeShape, ChangesShape
 from jobs.store import trail
-from jobs.store.events import START
+from jobs.store.events import START, Place
 from tenants.models import ApiKey
 
 _MAX_ID_LENGTH = 64
@@ -44,6 +44,7 @@ _EXAMPLE = {
 
 
 class TrailView(Endpoint):
+    of_history = True
     query_parameters = ("after", "limit", "object_id")
     scope = ApiKey.Scope.ADMIN
 
@@ -64,6 +65,7 @@ class TrailView(Endpoint):
                 {"type": "string", "pattern": f"^[ -~]{{1,{_MAX_ID_LENGTH}}}$"},
                 description="Of this object alone.",
             ),
+            *HISTORY,
         ],
         examples=[OpenApiExample("A job was edited", value=_EXAMPLE, response_only=True)],
         operation_id="audit_list",
@@ -72,7 +74,12 @@ class TrailView(Endpoint):
         given = request.query_params.get("after")
         after = START if given is None else place_of(given, field="after")
         limit = limit_of(request)
-        rows = self._rows(after=after, limit=limit + 1, object_id=request.query_params.get("object_id"))
+        return self.from_history(
+            partial(self._page, after, limit=limit, object_id=request.query_params.get("object_id"))
+        )
+
+    def _page(self, after: Place, *, limit: int, object_id: str | None) -> Response:
+        rows = self._rows(after=after, limit=limit + 1, object_id=object_id)
         return page_of(
             rows, after=after, limit=limit, present=partial(_present, unnamed=_of_installation(rows))
         )

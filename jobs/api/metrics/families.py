@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from jobs.api.metrics import activity
 from jobs.core.activity import label_of
 from jobs.core.workflows.states import UNFINISHED_TASK_RUNS
+from jobs.store import replica
 from jobs.store.insight.metrics import Figures
 from jobs.store.insight.workers import shared_names
 
@@ -36,6 +37,7 @@ class Families(Collector):
             "1: the broker answers. At 0 nothing is dispatched, unless messages go through Postgres.",
             value=int(self._broker),
         )
+        yield from _of_replica(replica.condition())
         if self._found is not None:
             yield from activity.of_tenants(self._found.totals)
             yield from activity.of_processes(self._found.own)
@@ -45,6 +47,24 @@ class Families(Collector):
             yield from _of_queues(self._found)
             yield from _of_processes(self._found)
             yield from _of_database(self._found)
+
+
+def _of_replica(found: replica.Condition | None) -> Iterator[Metric]:
+    """Of the process that answers: each watches for itself."""
+    if found is None:
+        return
+    yield GaugeMetricFamily(
+        "carillon_replica_up",
+        "1: lists of history are read from the replica. At 0 it is away, behind or no replica, and the primary has its "
+        "reads; /readyz says why.",
+        value=int(found.word is replica.Word.OK),
+    )
+    if found.lag_seconds is not None:
+        yield GaugeMetricFamily(
+            "carillon_replica_lag_seconds",
+            "How old the replica's answers are at most. At CARILLON_REPLICA_MAX_LAG_SECONDS the primary is asked.",
+            value=found.lag_seconds,
+        )
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

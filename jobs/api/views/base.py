@@ -1,6 +1,7 @@
 """What all endpoints share: the caller's tenant, refusal of unknown query parameters, and lists."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Model, QuerySet
@@ -13,10 +14,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from jobs.api.calls import idempotency, rates
-from jobs.api.schema import EndpointSchema
+from jobs.api.schema import AS_OF, EndpointSchema
 from jobs.core.errors import InvalidInput, unknown
+from jobs.core.instants import instant_text
 from jobs.selection.filters import ListFilter, refuse_empty
 from jobs.shapes.base import Shown
+from jobs.store import replica
 from jobs.store.trail import Actor, ActorKind, identify
 from tenants.models import Tenant
 
@@ -39,6 +42,8 @@ class Endpoint(GenericAPIView[Any]):
     scope: str | None = None
     #: Whether it shows or changes the tenant's own row, which other calls may see as it was a moment ago.
     reads_tenant = False
+    #: Whether its list tells of the past, and may be read from a replica. Describe it by ``schema.HISTORY``.
+    of_history = False
     #: Whether writes take an ``Idempotency-Key``; without, one that is sent means nothing, for they may be repeated.
     keyed = True
     #: The shape whose fields ``?fields=`` may select.
@@ -107,9 +112,24 @@ class Endpoint(GenericAPIView[Any]):
             if not filters.is_valid():
                 raise ValidationError(filters.errors)
             queryset, self.sift = filters.walk(queryset), filters.sift()
+        return self.from_history(lambda: self.page(queryset)) if self.of_history else self.page(queryset)
+
+    def page(self, queryset: QuerySet[Any]) -> Response:
+        """The page of a ``queryset`` that is filtered. Reads alone, and may be called twice."""
         rows = self.paginate_queryset(queryset)
         assert rows is not None
         return self.get_paginated_response([self.of_interest(self.present(row)) for row in rows])
+
+    def from_history(self, read: Callable[[], Response]) -> Response:
+        """The answer that ``read`` makes, from a replica where it may be; its header then says how old it may be."""
+
+        def answer(as_of: datetime | None) -> Response:
+            found = read()
+            if as_of is not None:
+                found.headers[AS_OF.name] = instant_text(as_of)
+            return found
+
+        return replica.read(answer, fresh="no-cache" in self.request.headers.get("Cache-Control", "").lower())
 
     @cached_property
     def wanted(self) -> frozenset[str] | None:

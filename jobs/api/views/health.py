@@ -16,7 +16,7 @@ from jobs.api.problems import without_line
 from jobs.broker import broker_answers, carriers, differences
 from jobs.explain.wellbeing import limits_exist
 from jobs.own_session import parameters
-from jobs.store import db
+from jobs.store import db, replica
 from jobs.store.insight import schema
 from jobs.store.insight.clocks import Asking, Reading
 from jobs.telemetry.release import version
@@ -38,13 +38,15 @@ def livez(_: HttpRequest) -> JsonResponse:
 
 
 def readyz(_: HttpRequest) -> JsonResponse:
-    """200 ``ok``; 200 ``degraded``: broker away, or rates with no Redis; 503 ``unavailable``: database away or too old.
+    """200 ``ok``; 200 ``degraded``: broker away, rates with no Redis, or a replica that is not used; 503
+    ``unavailable``: database away or too old.
 
     ``version``: of the code. ``schema``: ``ok``, ``older`` than the code, or ``newer``, as it is during an upgrade.
     ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them. ``reason``
     says what such a thing means. With RabbitMQ as the broker ``carriers`` says where messages, rates and wake-ups go,
     and ``differences`` which settings have no effect. ``clock_offset_seconds``: how far this process's clock is ahead
-    of the database's. Null while that is away.
+    of the database's. Null while that is away. ``replica``, where one is set: ``ok``, ``behind``, ``away``, ``refused``
+    or, when a process has just begun, ``unknown``; ``replica_reason`` says why it is not used.
     """
     answer, broker = database_answers(), broker_answers()
     older = answer is not None and answer.age is schema.Age.OLDER
@@ -61,6 +63,12 @@ def readyz(_: HttpRequest) -> JsonResponse:
     }
     if older or not rates:
         report["reason"] = _OLDER if older else limits.ALONE
+    if (follower := replica.condition()) is not None:
+        report |= {"replica": follower.word} | (
+            {"replica_reason": follower.reason} if follower.reason else {}
+        )
+        if report["status"] == "ok" and follower.word not in (replica.Word.OK, replica.Word.UNKNOWN):
+            report["status"] = "degraded"
     if (used := carriers())["messages"] == "rabbitmq":
         report |= {"carriers": used, "differences": differences()}
     return without_line(JsonResponse(report, status=200 if able else 503))

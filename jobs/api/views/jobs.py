@@ -22,7 +22,7 @@ from jobs.api.calls.preconditions import expected_version, precondition
 from jobs.api.firings import clock_change, next_firing
 from jobs.api.pagination import FiringCursorPagination, IdCursorPagination
 from jobs.api.parsers import MergePatchParser, StrictJSONParser
-from jobs.api.schema import ETAG, IF_MATCH, IF_NONE_MATCH, Many, endpoint, fields_of
+from jobs.api.schema import ETAG, HISTORY, IF_MATCH, IF_NONE_MATCH, Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import instant_text
@@ -322,6 +322,7 @@ class RunView(Endpoint):
 
 
 class JobTriggersView(Endpoint):
+    of_history = True
     queryset = Trigger.objects.none()
     shows = TriggerShape
     filterset_class = JobTriggerFilter
@@ -331,13 +332,16 @@ class JobTriggersView(Endpoint):
         "List a job's triggers, the latest firing first",
         responses={200: Many(TriggerShape)},
         problems=(404,),
-        parameters=[fields_of(TriggerShape)],
+        parameters=[fields_of(TriggerShape), *HISTORY],
         operation_id="jobs_triggers",
     )
     def get(self, request: Request, job_id: UUID) -> Response:
-        job = find_job(tenant=self.tenant, job_id=job_id)
-        page = self.page_of(Trigger.objects.filter(job=job))
-        page.data["skipped_ranges"] = [SkippedRangeShape.of(row) for row in self._ranges(job)]
+        self.job = find_job(tenant=self.tenant, job_id=job_id)
+        return self.page_of(Trigger.objects.filter(job=self.job))
+
+    def page(self, queryset: QuerySet[Any]) -> Response:
+        page = super().page(queryset)
+        page.data["skipped_ranges"] = [SkippedRangeShape.of(row) for row in self._ranges(self.job)]
         return page
 
     def _ranges(self, job: Job) -> QuerySet[SkippedRange]:
@@ -353,6 +357,7 @@ class JobTriggersView(Endpoint):
 
 
 class JobAttemptsView(Endpoint):
+    of_history = True
     queryset = Attempt.objects.none()
     shows = AttemptShape
     pagination_class = IdCursorPagination
@@ -361,7 +366,7 @@ class JobAttemptsView(Endpoint):
         "List a job's attempts, newest first",
         responses={200: Many(AttemptShape)},
         problems=(404,),
-        parameters=[fields_of(AttemptShape)],
+        parameters=[fields_of(AttemptShape), *HISTORY],
         operation_id="jobs_attempts",
     )
     def get(self, request: Request, job_id: UUID) -> Response:

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from jobs.actions.jobs import find_job
 from jobs.actions.triggers import find_attempt
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import Many, endpoint, fields_of
+from jobs.api.schema import HISTORY, Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.core.activity import BURIALS, DURATION_BUCKETS, LAG_BUCKETS, SKIPS, time_within
 from jobs.core.errors import InvalidInput
@@ -99,6 +99,7 @@ class TenantStatsView(Endpoint):
 
 
 class AttemptsView(Endpoint):
+    of_history = True
     queryset = Attempt.objects.none()
     shows = AttemptShape
     filterset_class = AttemptFilter
@@ -107,7 +108,7 @@ class AttemptsView(Endpoint):
     @endpoint(
         "List attempts that went wrong, or all of one job, newest first",
         responses={200: Many(AttemptShape)},
-        parameters=[fields_of(AttemptShape)],
+        parameters=[fields_of(AttemptShape), *HISTORY],
         operation_id="attempts_list",
     )
     def get(self, request: Request) -> Response:

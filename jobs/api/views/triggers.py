@@ -9,7 +9,7 @@ from jobs.actions import triggers as actions
 from jobs.actions.triggers import find_trigger
 from jobs.api import examples
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import Many, endpoint, fields_of
+from jobs.api.schema import HISTORY, Many, endpoint, fields_of
 from jobs.api.views.base import Endpoint
 from jobs.models import Attempt, Trigger
 from jobs.models.firings.trigger import DEAD_LETTERS
@@ -22,6 +22,7 @@ from jobs.telemetry.traces import w3c
 
 
 class TriggersView(Endpoint):
+    of_history = True
     queryset = Trigger.objects.none()
     shows = TriggerShape
     filterset_class = TriggerFilter
@@ -30,7 +31,7 @@ class TriggersView(Endpoint):
     @endpoint(
         "List triggers, newest first",
         responses={200: Many(TriggerShape)},
-        parameters=[fields_of(TriggerShape)],
+        parameters=[fields_of(TriggerShape), *HISTORY],
         operation_id="triggers_list",
     )
     def get(self, request: Request) -> Response:
@@ -58,6 +59,7 @@ class TriggerView(Endpoint):
 
 
 class TriggerAttemptsView(Endpoint):
+    of_history = True
     queryset = Attempt.objects.none()
     shows = AttemptShape
     pagination_class = IdCursorPagination
@@ -65,7 +67,7 @@ class TriggerAttemptsView(Endpoint):
     @endpoint(
         "List a trigger's attempts, newest first",
         responses={200: Many(AttemptShape)},
-        parameters=[fields_of(AttemptShape)],
+        parameters=[fields_of(AttemptShape), *HISTORY],
         problems=(404,),
         operation_id="triggers_attempts",
     )

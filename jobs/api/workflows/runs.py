@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from jobs.actions.workflows import runs as actions
 from jobs.api.pagination import IdCursorPagination
-from jobs.api.schema import Many, endpoint
+from jobs.api.schema import HISTORY, Many, endpoint
 from jobs.api.views.base import Endpoint
 from jobs.explain.workflows import explain_run
 from jobs.models import TaskRun, WorkflowRun
@@ -23,6 +23,7 @@ from jobs.shapes.workflow.run import MapItemShape, OneRun, RetryRequest, RunRequ
 class WorkflowRunsView(Endpoint):
     """The runs of all workflows."""
 
+    of_history = True
     queryset = WorkflowRun.objects.none()
     shows = RunShape
     filterset_class = WorkflowRunFilter
@@ -31,6 +32,7 @@ class WorkflowRunsView(Endpoint):
     @endpoint(
         "List runs of workflows, newest first",
         responses={200: Many(RunShape)},
+        parameters=[*HISTORY],
         operation_id="workflow_runs_list",
     )
     def get(self, request: Request) -> Response:
@@ -146,6 +148,7 @@ class ItemsPagination(IdCursorPagination):
 
 
 class ItemsView(Endpoint):
+    of_history = True
     queryset = TaskRun.objects.none()
     shows = MapItemShape
     pagination_class = ItemsPagination
@@ -154,6 +157,7 @@ class ItemsView(Endpoint):
         "List the items of a map, in the order of its list",
         responses={200: Many(MapItemShape)},
         problems=(404,),
+        parameters=[*HISTORY],
         operation_id="workflow_runs_items",
     )
     def get(self, request: Request, run_id: UUID, task: str) -> Response:

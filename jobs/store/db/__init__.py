@@ -26,12 +26,21 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import psycopg
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connection, transaction
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.backends.signals import connection_created
 from django.db.utils import DEFAULT_DB_ALIAS
 from psycopg.pq import TransactionStatus
 
 from jobs.core.activity import KINDS
+from jobs.store.db.routing import PRIMARY, server_of_history
 from jobs.store.db.values import as_literal, read_fast
 from jobs.telemetry import Outage
 
@@ -97,6 +106,15 @@ class Query:
             rows = self._kept(parameters)
         note_answer()
         return rows
+
+    def of_history(self, **parameters: Any) -> list[Any]:
+        """As a call, on the server that history is read from (``routing``). For statements that only read."""
+        if (server := server_of_history()) == PRIMARY:
+            return self(**parameters)
+        with connections[server].cursor() as cursor:
+            read_fast(cursor)
+            cursor.execute(self.sql, {name: as_literal(value) for name, value in parameters.items()})
+            return _rows(self.sql, cursor)
 
     def _planned(self, parameters: dict[str, Any]) -> list[Any]:
         with self.settled(), connection.cursor() as cursor:

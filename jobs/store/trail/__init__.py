@@ -34,12 +34,14 @@ def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
 
     What is not over yet is left out until it is, so that going on from the last row misses nothing.
     """
-    return _SQL["page"](tenant_id=tenant_id, after_xid=str(after.xid), after_id=after.id, limit=limit)
+    return _SQL["page"].of_history(
+        tenant_id=tenant_id, after_xid=str(after.xid), after_id=after.id, limit=limit
+    )
 
 
 def page_of_object(*, tenant_id: int, object_id: str, after: Place, limit: int) -> list[Any]:
     """The same of one object."""
-    return _SQL["page_of_object"](
+    return _SQL["page_of_object"].of_history(
         tenant_id=tenant_id, object_id=object_id, after_xid=str(after.xid), after_id=after.id, limit=limit
     )
 
