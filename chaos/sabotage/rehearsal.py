@@ -7,7 +7,6 @@ from pathlib import Path
 from chaos import history
 from chaos.faults import FAULTS, Fault
 from chaos.history import (
-    OF_RUN,
     Audited,
     Brought,
     Called,
@@ -22,8 +21,9 @@ from chaos.history import (
     Started,
     WorkflowMade,
 )
+from chaos.history.workflows import OF_RUN
 from chaos.judge import Case, Verdict, judge
-from chaos.judge.runs import Run
+from chaos.judge.workflows.runs import Run
 from chaos.runner import Profile, run
 from chaos.sabotage.catalogue import Sabotage
 

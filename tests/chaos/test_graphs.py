@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.history import WorkflowMade
-from chaos.judge.graphs import FAILURES, Fate, fates, longest
+from chaos.judge.workflows.graphs import FAILURES, Fate, fates, longest
 from jobs.models import WorkflowRun
 from tests import factories
 from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow, states
