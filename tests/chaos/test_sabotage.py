@@ -18,7 +18,8 @@ from chaos.sabotage.catalogue import SABOTAGES, Edit
 from chaos.sabotage.rehearsal import caught, evidence
 from jobs.store import db
 from tests.chaos.histories import a_job, a_run, delivered_at, firing, without
-from tests.chaos.runs import STORIES, a_run_of
+from tests.chaos.runs import a_run_of
+from tests.chaos.tales import STORIES
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "recorded"
