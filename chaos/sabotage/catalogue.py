@@ -207,7 +207,7 @@ _ALL = (
     ),
     Sabotage(
         name="fan-in",
-        breaks="a task counts each task before it twice (ADR 32: it starts once all have ended)",
+        breaks="a task with several before it counts each of them twice (ADR 32: it starts once all have ended)",
         caught_as=frozenset({"early"}),
         schema=edited_function(
             "carillon_settle_run(uuid)",

@@ -17,7 +17,7 @@ class Tale:
     """A generation of a run.
 
     ``waits``: when each was over, and in which state. ``ends``: of tasks that were not executed the state and why,
-    where that is not that they were skipped; in a later generation, of all such tasks. ``calls``: verb, when, and the task
+    where that is not that they were skipped; later on of all such tasks. ``calls``: verb, when, and the task
     that is meant. ``retry``: when the next generation was asked for, and how. ``state``: the run's, if no task's.
     """
 
