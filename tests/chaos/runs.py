@@ -61,6 +61,9 @@ class _Run:
 
     def records(self, tales: Sequence[Tale]) -> list[Record]:
         lines: list[Record] = [self.workflow, *([] if self.workflow.schedule else [self._asked()])]
+        # A run that waits for another one is made when that has ended.
+        first = min(late for found in tales[0].story.values() for late, _ in found)
+        self.created_at = self.begins_at + first - 0.05
         for nth, tale in enumerate(tales):
             lines += self._executions(tale)
             for verb, late, task in tale.calls:
@@ -155,7 +158,7 @@ class _Run:
         seen = RunSeen(
             at=T0 + CLOSED, reading=2, run_id=self.run_id, workflow_id=self.workflow.workflow_id, number=self.number,
             state=tale.state or ("failed" if bad else "succeeded"), scheduled_for=self.at, finished_at=last,
-            tasks={task: dict(entry) for task, entry in self.entries.items()}, created_at=self.begins_at,
+            tasks={task: dict(entry) for task, entry in self.entries.items()}, created_at=self.created_at,
         )  # fmt: skip
         for task in (tale.retry[1] if tale.retry else {}).get("skip", ()):
             self.entries[task] = self.entries[task] | {"state": "skipped", "reason": "requested"}

@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from chaos.history import RunSeen, Started
-from tests.chaos.histories import T0, a_fault, judged, kinds, without
+from chaos.judge import Case
+from chaos.judge.workflows.told import under_way
+from tests.chaos.histories import T0, a_fault, a_job, a_run, judged, kinds, without
 from tests.chaos.runs import (
+    a_run_of,
     a_workflow,
     again,
     called,
@@ -16,6 +19,7 @@ from tests.chaos.runs import (
     item,
     moment,
     of_task,
+    runs_of_schedule,
     seen,
     tales,
     unread,
@@ -215,3 +219,24 @@ class TestASchedule:
         assert judged(records).runs == len(TIMED["lining"])
         gone = without(records, lambda x: isinstance(x, Started) and x.scheduled_for == moment(34.75))
         assert "lost" in kinds(gone)
+
+    def test_goes_on_while_the_ledger_is_read(self) -> None:
+        """A run that was under way then has executions that are in no log."""
+        records = without(runs_of_schedule("lining"), lambda x: isinstance(x, Started) and "lining3" in x.key)
+        closed = 34.0
+        late = a_run(a_job(), more=records, closed=closed)
+        assert judged(late).passed, judged(late).breaches
+
+
+class TestARunUnderWay:
+    @pytest.mark.parametrize(("closed", "goes_on"), [(12.0, True), (50.0, False)])
+    def test_keeps_the_log_from_being_read(self, closed: float, goes_on: bool) -> None:
+        records = a_run(a_job(), more=without(a_run_of("retried"), unread), closed=closed)
+        assert under_way(Case(records)) == goes_on
+
+    def test_does_not_if_nobody_will_answer_it(self) -> None:
+        records = without(called(a_run_of("waits"), "signal"), unread)
+        assert not under_way(Case(a_run(a_job(), more=records)))
+
+    def test_does_not_if_it_is_a_schedules(self) -> None:
+        assert not under_way(Case(a_run(a_job(), more=runs_of_schedule("lining"), closed=36.0)))

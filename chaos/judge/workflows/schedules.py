@@ -26,10 +26,13 @@ class _Kept:
     def __init__(self, case: Case, workflow: WorkflowMade) -> None:
         self.case, self.workflow = case, workflow
         self.runs = [run for run in case.runs.values() if run.workflow is workflow]
-        self.lives = sorted((*self._life(run), run.id) for run in self.runs)
+        #: When each was first and last seen to be at work, and its instant; of one that goes on, without an end.
+        self.lives = sorted((*self._life(run), case.reached(run.scheduled_for), run.id) for run in self.runs)
+        #: Later ones need not have begun, or come to an end.
+        work = sum(case.work_seconds(run.job(task)) for run in self.runs[:1] for task in workflow.tasks)
+        self.horizon = case.closed_at - TOLERANCE_SECONDS - FINISH_SECONDS - work
 
     def _life(self, run: Run) -> tuple[float, float]:
-        """From when it was first seen to when it was last seen to be at work; of one that goes on, without an end."""
         found = [each for unit in self.case.task_runs.get(run.id, {}).values() for each in unit]
         seen, at = run.seen[-1] if run.seen else None, self.case.reached(run.scheduled_for)
         begun = min([each.at for each in found], default=(seen and seen.created_at) or at)
@@ -54,9 +57,9 @@ class _Kept:
             schedule=self.workflow.schedule,
             created_at=self.workflow.created_at or self.runs[0].scheduled_for,
         )
-        instants = named(
-            job, until=self.case.closed_at + max([0.0, *(s.clock_seconds for s in self.case.steps)])
-        )
+        # Schedules go on while the ledger is read.
+        until = max([self.case.closed_at, *(seen.at for run in self.runs for seen in run.seen)])
+        instants = named(job, until=until + max([0.0, *(step.clock_seconds for step in self.case.steps)]))
         begun: dict[float, list[str]] = defaultdict(list)
         for run in self.runs:
             begun[run.scheduled_for.timestamp()].append(run.id)
@@ -67,7 +70,7 @@ class _Kept:
                 yield self._breach("doubled firing", at, f"{len(ids)} runs: {', '.join(sorted(ids))}")
         for instant in instants:
             at = self.case.reached(instant)
-            if instant.timestamp() in begun or at > self.case.closed_at - TOLERANCE_SECONDS - FINISH_SECONDS:
+            if instant.timestamp() in begun or at > self.horizon:
                 continue
             if excuse := self._excuse(at):
                 excused[excuse] += 1
@@ -77,12 +80,12 @@ class _Kept:
 
     def _excuse(self, at: float) -> str:
         """Why no run of that instant need have begun; empty: one had to."""
-        alive = any(begun < at <= over + FINISH_SECONDS for begun, over, _ in self.lives)
+        alive = any(instant < at <= over + FINISH_SECONDS for _, over, instant, _ in self.lives)
         if alive and self.workflow.overlap_policy == "skip":
             return "dropped by its overlap policy"
         if self.workflow.overlap_policy == "skip" and self._troubled(at, at + _LIFE_SECONDS):
             return "dropped by its overlap policy, in a fault"
-        last_over = max((over for _, over, _ in self.lives), default=0.0)
+        last_over = max((over for _, over, _, _ in self.lives), default=0.0)
         if self.workflow.overlap_policy == "queue" and last_over >= self.case.closed_at - TOLERANCE_SECONDS:
             return "in line behind earlier ones when the log was read"
         return ""
@@ -93,7 +96,7 @@ class _Kept:
         )
 
     def _side_by_side(self, excused: Counter[str]) -> Iterator[Breach]:
-        for (_, over, one), (begun, _, other) in pairwise(self.lives):
+        for (_, over, _, one), (begun, _, _, other) in pairwise(self.lives):
             if begun >= over:
                 continue
             if any(

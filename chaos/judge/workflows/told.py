@@ -219,7 +219,7 @@ class Told:
         """Whether all of it should have been over when the log was read, or before it was retried."""
         if not self.generation.is_last:
             return True
-        if any(self._is_unanswered(task) for task in self.workflow.tasks):
+        if self.is_unanswered:
             return False
         calls = [*self.generation.calls, *([self.generation.retry] if self.generation.retry else [])]
         begun = max(
@@ -233,8 +233,18 @@ class Told:
         seconds = {task: self._seconds(task) for task in self.workflow.tasks}
         return begun + longest(self.workflow, seconds) <= self.case.closed_at - TOLERANCE_SECONDS
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it had ended when the log was read."""
+        over = self.seen and self.seen.finished_at
+        return over <= self.case.closed_at if over else not self.seen and len(self.ends) == len(self.fates)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it goes on since its caller never answered."""
+        return any(self._is_unanswered(task) for task in self.workflow.tasks)
+
     def _is_unanswered(self, task: str) -> bool:
-        """Whether a wait goes on since its caller never answered."""
         wait = self.wait(task)
         if not wait or wait["type"] == "time" or task in self.ends or self.cancel:
             return False
@@ -292,9 +302,19 @@ def _meets(end: str, on: str) -> bool:
 
 
 def told(case: Case) -> list[Told]:
-    """Each generation of each run of which it is known whether it was retried."""
+    """Each generation of each run of which it is known whether it was retried, but for runs of schedules that were
+    under way when the log was read: their executions are not in it.
+    """
     runs = [run for run in case.runs.values() if not run.is_uncertain]
-    return [Told(case, run, generation) for run in runs for generation in run.generations]
+    found = [Told(case, run, generation) for run in runs for generation in run.generations]
+    return [each for each in found if not each.workflow.schedule or each.is_due or each.is_over]
+
+
+def under_way(case: Case) -> bool:
+    """Whether a run goes on that somebody asked for: its executions will not be in a log that is read now."""
+    return any(
+        not each.is_due and not each.is_unanswered for each in told(case) if not each.workflow.schedule
+    )
 
 
 @dataclass(frozen=True)
