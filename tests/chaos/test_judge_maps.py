@@ -90,6 +90,15 @@ class TestAnItem:
         assert kinds(carrying(history("mapped"), "each:2", item="0.2")) == {"value"}
         assert kinds(carrying(history("listed"), "each:3", item="4.2")) == {"value"}
 
+    def test_is_of_the_same_list_as_the_others(self) -> None:
+        """Even where a fault had the list answered twice."""
+        records = history("mapped", more=a_fault(1, BEGINS + 0.055, BEGINS + 0.056))
+        second = again("mapped", "split", 0.08)
+        number = second[0].delivery
+        records += [*second, Brought(delivery=number, values={"number": 1})]
+        assert judged(records).passed, judged(records).breaches
+        assert kinds(carrying(records, "each:5", item=f"{number}.5")) == {"value"}
+
     def test_is_in_the_ledger_as_it_was_answered(self) -> None:
         assert "task" in kinds(item(history("mapped"), "each", 1, state="succeeded"))
         assert "task" in kinds(item(history("mapped"), "each", 0, state="failed"))

@@ -26,6 +26,8 @@ def carried(each: Told) -> Iterator[Breach]:
                 yield each.breach("value", delivery.at, unit, detail)
             if nth is not None:
                 yield from _item(each, unit, delivery, values)
+                if (over := each.workflow.tasks[task]["over"]) != "input":
+                    taken[over].add(str(values.get("item")).partition(".")[0])
             for one in each.workflow.tasks[task].get("brings", ()):
                 if wrong := _wrong(each, one, values.get(one), delivery):
                     yield each.breach(
