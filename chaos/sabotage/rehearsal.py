@@ -19,6 +19,7 @@ from chaos.history import (
     RunAsked,
     RunSeen,
     Started,
+    Steered,
     WorkflowMade,
 )
 from chaos.history.workflows import OF_RUN
@@ -95,7 +96,7 @@ def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
                 wanted = record.job_id == kept.job_id
             case Ended():
                 wanted = record.delivery in deliveries
-            case WorkflowMade() | RunAsked() | RunSeen() | Brought():
+            case WorkflowMade() | RunAsked() | Steered() | RunSeen() | Brought():
                 wanted = False
             case _:
                 wanted = not isinstance(record, Audited)  # it is of all jobs, and long
@@ -126,8 +127,11 @@ def _of_run(run: Run, records: list[Record]) -> Iterator[Record]:
                 wanted = record.workflow_id == run.workflow.workflow_id
             case RunAsked():
                 wanted = (record.workflow_id, record.number) == (run.workflow.workflow_id, run.number)
+            case Steered():
+                wanted = record.run_id == run.id
             case RunSeen():
-                wanted = record.run_id == run.id and record.reading == last
+                # What a retry found is told before the readings of the end.
+                wanted = record.run_id == run.id and record.reading in (0, last)
             case JobMade() | Called() | Ledger() | Range() | Effect() | Audited():
                 wanted = False
             case _:
