@@ -72,7 +72,9 @@ def hands(api: Api, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Hands:
     for name in ("LOOK_SECONDS", "AGAIN_SECONDS", "PATIENCE_SECONDS"):
         monkeypatch.setattr(deeds, name, 0.0)
     asked = RunAsked(workflow_id="w", number=2, requested_at=0.0, run_id="run")
-    return Hands(api, journal, a_workflow("waits"), asked, over=threading.Event())
+    return Hands(
+        api, journal, a_workflow("waits"), asked, over=threading.Event(), broken_off=threading.Event()
+    )
 
 
 def done(hands: Hands, *each: Deed) -> list[Record]:
@@ -149,6 +151,11 @@ class TestACancel:
         api.answers = [Refused("POST", 404)]
         with pytest.raises(Refused):
             done(hands, Deed(verb="cancel"))
+
+    def test_is_given_up_at_once_when_the_load_was_broken_off(self, hands: Hands, api: Api) -> None:
+        hands.broken_off.set()
+        assert done(hands, Deed(verb="cancel", after=(60.0, 60.0))) == []
+        assert api.calls == []
 
     def test_is_given_up_when_the_load_has_long_been_over(self, hands: Hands, api: Api) -> None:
         hands.over.set()

@@ -32,13 +32,14 @@ class GivenUpError(Exception):
 
 @dataclass
 class Hands:
-    """Those of one run's caller. ``over``: the load is."""
+    """Those of one run's caller. ``over``: the load is; ``broken_off``: so it is, and nobody looks at the run again."""
 
     caller: Caller
     journal: Journal
     workflow: WorkflowMade
     asked: RunAsked
     over: threading.Event = field(kw_only=True)
+    broken_off: threading.Event = field(kw_only=True)
     retries: int = field(default=0, init=False)
     _given_up_at: float = field(default=float("inf"), init=False)
 
@@ -137,7 +138,8 @@ class Hands:
 
     def _goes_on(self, seconds: float) -> bool:
         """Wait; False once the load has been over for too long."""
-        time.sleep(seconds)
+        if self.broken_off.wait(seconds):
+            raise GivenUpError
         if not self.over.is_set():
             return True
         self._given_up_at = min(self._given_up_at, time.monotonic() + PATIENCE_SECONDS)

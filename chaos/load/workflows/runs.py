@@ -69,17 +69,20 @@ class Runs:
     def busy(self, rng: random.Random, *, every_seconds: float) -> Iterator[None]:
         """Begin runs of all workflows in turn until the block ends, then do to them what is left to be done.
 
-        Fails if a call was refused.
+        Fails if a call was refused. Where the block fails all is left as it is.
         """
-        over = threading.Event()
+        over, broken_off = threading.Event(), threading.Event()
         done: list[Future[None]] = []
         with (
             ThreadPoolExecutor(max_workers=HANDS, thread_name_prefix="hands") as hands,
             ThreadPoolExecutor(max_workers=1, thread_name_prefix="runs") as beside,
         ):
-            calls = beside.submit(self._go_on, rng, every_seconds, over, hands, done)
+            calls = beside.submit(self._go_on, rng, every_seconds, over, broken_off, hands, done)
             try:
                 yield
+            except BaseException:
+                broken_off.set()
+                raise
             finally:
                 over.set()
         for call in (calls, *done):
@@ -90,6 +93,7 @@ class Runs:
         rng: random.Random,
         every_seconds: float,
         over: threading.Event,
+        broken_off: threading.Event,
         hands: ThreadPoolExecutor,
         done: list[Future[None]],
     ) -> None:
@@ -100,7 +104,7 @@ class Runs:
                 continue
             asked, own = self.begin(workflow, plan, over=over), random.Random(rng.random())
             if asked.run_id and plan.deeds:
-                hand = Hands(self.caller, self.journal, workflow, asked, over=over)
+                hand = Hands(self.caller, self.journal, workflow, asked, over=over, broken_off=broken_off)
                 done.append(hands.submit(hand.carry_out, plan.deeds, own))
 
     def read(self, *, reading: int) -> None:
