@@ -125,7 +125,7 @@ class TestAnItem:
         assert verdict.excused["a task buried: a fault cost it its last attempt"] == 1
 
     def test_is_not_begun_where_another_one_failed_and_the_workflow_halts(self) -> None:
-        """Whether the last ones began nobody can tell; that all do where the workflow goes on, everybody."""
+        """Then the last ones may begin or not; where the workflow goes on all begin."""
         first, last = tales("listed", drop=("each:3",), ends=_skipped(3, 4))
         story = {**last.story, "each:3": [(3.1, 200)], "each:4": [(3.12, 200)]}
         verdict = judged(history("listed", tales=[first, replace(last, story=story)]))

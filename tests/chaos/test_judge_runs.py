@@ -47,7 +47,7 @@ class TestAWait:
         failed = {"state": "failed", "finished_at": T0 + BEGINS + 20}
         assert "task" in kinds(seen(history("waits"), **{task: failed}))
 
-    def test_fails_for_nobody_but_who_may_be_late(self) -> None:
+    def test_for_an_instant_does_not_fail(self) -> None:
         assert "task" in kinds(seen(history("waits"), nap={"state": "failed"}))
 
     def test_carries_what_its_caller_said(self) -> None:
@@ -152,7 +152,7 @@ class TestACancel:
         assert kinds(seen(records, state="running", finished_at=None)) == {"unfinished"}
         assert "task" in kinds(called(records, "cancel"))
 
-    def test_of_which_nobody_knows_may_be_the_end_or_not(self) -> None:
+    def test_of_unknown_outcome_may_be_the_end_or_not(self) -> None:
         records = called(
             history("cancelled", tales=[replace(TALES["cancelled"][0], retry=None)]),
             "cancel",
@@ -234,7 +234,7 @@ class TestARunUnderWay:
         records = a_run(a_job(), more=without(a_run_of("retried"), unread), closed=closed)
         assert under_way(Case(records)) == goes_on
 
-    def test_does_not_if_nobody_will_answer_it(self) -> None:
+    def test_does_not_if_it_will_not_be_answered(self) -> None:
         records = without(called(a_run_of("waits"), "signal"), unread)
         assert not under_way(Case(a_run(a_job(), more=records)))
 

@@ -101,7 +101,7 @@ class _Model:
         failed = {each for each, end in self.ends.items() if end in FAILURES}
         if task not in self.may_handle and (failed - set(self.kept)) & set(self._surely_before(task)):
             return Fate.HALTED
-        # Whether a failure halts that an earlier generation left is nowhere said.
+        # The documents do not say whether a failure halts that an earlier generation left.
         old = failed & set(self.kept)
         return (
             Fate.EITHER if old or any(self._may_precede(one, task) for one in failed - {task}) else Fate.START

@@ -50,7 +50,7 @@ class Run:
 
     @cached_property
     def generations(self) -> list[Generation]:
-        """The first one, and one for each retry. A run goes on for nobody but its own caller."""
+        """The first one, and one for each retry: only the run's own caller retries it."""
         retries = [call for call in self.steered if call.verb == "retry"]
         ends = [*(call.requested_at for call in retries), NEVER]
         found = [

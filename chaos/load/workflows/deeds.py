@@ -32,7 +32,7 @@ class GivenUpError(Exception):
 
 @dataclass
 class Hands:
-    """Those of one run's caller. ``over``: the load is; ``broken_off``: so it is, and nobody looks at the run again."""
+    """Those of one run's caller. ``over``: the load is; ``broken_off``: it is, and the run is not looked at again."""
 
     caller: Caller
     journal: Journal
