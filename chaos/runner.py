@@ -15,7 +15,8 @@ from chaos import history
 from chaos.faults import FAULTS, Fault
 from chaos.faults.of_machines import DiskFull
 from chaos.history import Audited, Began, Closed, Effect, Healed, Journal, Record, Struck, TenantMade
-from chaos.judge import judge
+from chaos.judge import Case, judge
+from chaos.judge.workflows.told import under_way
 from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, shared_plans, tenants
@@ -241,9 +242,10 @@ def _quiet(cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) ->
 
 
 def _owing(journal: Path, receiver_log: Path, at: float) -> bool:
-    """Whether anything that fell due long enough before ``at`` is still to be executed."""
-    verdict = judge([*history.read(journal), *history.read(receiver_log), Closed(at=at)])
-    return any(breach.kind == "lost" for breach in verdict.breaches)
+    """Whether anything that fell due long enough before ``at`` is still to be executed, or a run goes on."""
+    records = [*history.read(journal), *history.read(receiver_log), Closed(at=at)]
+    verdict = judge(records)
+    return any(breach.kind == "lost" for breach in verdict.breaches) or under_way(Case(records))
 
 
 def _so_far(cluster: Cluster) -> list[Record]:

@@ -8,11 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from chaos.history import Attacked, Record
-from chaos.judge import executions, firings, timing, workflows
-from chaos.judge.case import NEVER, Case
+from chaos.judge import executions, firings, timing
+from chaos.judge.case import Case
 from chaos.judge.executions import Repeats
 from chaos.judge.limits import LOST_SECONDS
 from chaos.judge.verdict import Breach, Figures, Verdict
+from chaos.judge.workflows import checks
+from chaos.judge.workflows.runs import NEVER
+from chaos.judge.workflows.told import told
 
 __all__ = ["Breach", "Case", "Figures", "Verdict", "judge"]
 
@@ -27,7 +30,7 @@ _OF_LOST_WRITES = {
 def judge(records: Iterable[Record]) -> Verdict:
     """Hold a history against the promises. May be repeated; the order of the records does not matter."""
     case, excused = Case(records), Counter[str]()
-    runs = workflows.told(case)
+    runs = told(case)
     repeats: Repeats = defaultdict(list)
     breaches = [
         *firings.lost(case, excused),
@@ -40,19 +43,19 @@ def judge(records: Iterable[Record]) -> Verdict:
         *executions.repeated(case, excused, repeats),
         *executions.fences(case, excused),
         *executions.overlaps(case, excused),
-        *workflows.judged(case, runs, excused),
+        *checks.judged(case, runs, excused),
         *_processes(case),
         *_servers(case, excused),
     ]
-    figures = timing.figures(case, breaches, repeats)
-    breaches += [*timing.bounds(case, figures), *timing.shared_fate(case), *timing.calls(case)]
+    figures = timing.figures(case, runs, breaches, repeats)
+    breaches += [*timing.bounds(case, figures), *timing.shared_fate(case, runs), *timing.calls(case)]
     breaches = list(_condemned(case, breaches, excused))
     return Verdict(
         breaches=sorted(breaches, key=lambda breach: (breach.at, breach.kind, breach.job)),
         figures=figures,
         excused=excused,
         firings=sum(len(case.due(job)) for job in case.jobs.values()) + sum(each.required() for each in runs),
-        runs=len(runs),
+        runs=len(case.runs),
         deliveries=len(case.deliveries),
     )
 

@@ -2,14 +2,11 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from uuid import UUID
 
 from chaos.history import (
-    OF_RUN,
     Answered,
     Attacked,
     Audited,
@@ -30,121 +27,22 @@ from chaos.history import (
     RunAsked,
     RunSeen,
     Started,
+    Steered,
     Struck,
     TenantMade,
     WorkflowMade,
 )
+from chaos.judge.arrivals import Arrival, Firing, joined, placed
 from chaos.judge.expected import Stops, Walk, stopped, walk
 from chaos.judge.limits import (
     FINISH_SECONDS,
     LATE_SECONDS,
-    OF_FAULT,
-    OTHERS_LEADER_SECONDS,
-    OTHERS_SECONDS,
     RESUME_SECONDS,
     SUDDEN_SECONDS,
     TOLERANCE_SECONDS,
-    Limits,
 )
-from chaos.judge.runs import Run, runs_of
-
-#: A job and an instant.
-Firing = tuple[str, datetime]
-NEVER = float("inf")
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One request from its arrival to its answer; ``ended_at`` is infinite when the log has no end of it."""
-
-    request: Started
-    ended_at: float
-    status: int
-    sent: bool
-
-    @property
-    def at(self) -> float:
-        return self.request.at
-
-    @property
-    def claimed_at(self) -> float:
-        """When a worker took it, by that worker's clock: an execution's id is a UUIDv7."""
-        return (UUID(self.request.execution_id).int >> 80) / 1000
-
-    @property
-    def firing(self) -> Firing:
-        return self.request.job_id, self.request.scheduled_for
-
-    @property
-    def by_schedule(self) -> bool:
-        """Whether a schedule asked for it, and not a "run now", whose key has another form (DESIGN §5)."""
-        return ":scheduled_for:" in self.request.key
-
-    @property
-    def task_run(self) -> tuple[str, str] | None:
-        """The run and the task, if it is a task of a workflow."""
-        if not self.request.key.startswith(OF_RUN):
-            return None
-        run_id, _, task = self.request.key.removeprefix(OF_RUN).partition(":")
-        return run_id, task
-
-    def settles(self, job: JobMade) -> bool:
-        """Whether nothing is to follow: it was answered, and not in a way that asks for another attempt."""
-        return self.sent and (self.status < 500 or self.request.attempt >= job.max_attempts)
-
-
-@dataclass(frozen=True)
-class Window:
-    """One strike of a fault until it was healed, in seconds since 1970."""
-
-    id: str
-    number: int
-    what: str
-    struck_at: float
-    healed_at: float
-    affects: frozenset[str] | None = None
-    leader: bool = False
-    kills: bool = True
-    clock_seconds: float = 0.0
-
-    @property
-    def limits(self) -> Limits:
-        return OF_FAULT[self.number]
-
-    def spares(self, tenant: str) -> bool:
-        """Whether it touches nothing of the tenant's, and so excuses nothing."""
-        return self.affects is not None and tenant not in self.affects
-
-    @property
-    def others_seconds(self) -> float:
-        """How late a firing of a tenant that it spares may start."""
-        return OTHERS_LEADER_SECONDS if self.leader else OTHERS_SECONDS
-
-    def may_repeat(self, tenant: str) -> bool:
-        """Whether it may have cut short what the tenant had in flight."""
-        reaches = self.limits.ends_process or not self.spares(tenant)
-        return self.limits.may_repeat and self.kills and reaches
-
-    def touches(self, start: float, end: float, *, after: float = 0.0) -> bool:
-        """Whether the stretch meets the window, prolonged by ``after`` seconds."""
-        return start <= self.healed_at + after and end >= self.struck_at
-
-
-@dataclass(frozen=True)
-class Episode:
-    """Strikes of one kind in a row; ``ends_at`` is when the next kind begins, or the log was read."""
-
-    number: int
-    windows: tuple[Window, ...]
-    ends_at: float
-
-    @property
-    def struck_at(self) -> float:
-        return self.windows[0].struck_at
-
-    @property
-    def healed_at(self) -> float:
-        return max(window.healed_at for window in self.windows)
+from chaos.judge.windows import Episode, Window, windows_of
+from chaos.judge.workflows.runs import Run, runs_of
 
 
 class Case:
@@ -174,21 +72,26 @@ class Case:
             self.calls[call.job_id].append(call)
         # The log goes on while it is read.
         started = [start for start in of(Started) if start.at <= self.closed_at]
-        self.deliveries = _joined(started, of(Ended))
-        self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
-        for delivery in self.deliveries:
-            self.firings[delivery.firing].append(delivery)
+        deliveries = joined(started, of(Ended))
         self.workflows = {made.workflow_id: made for made in of(WorkflowMade)}
         self.asked: list[RunAsked] = of(RunAsked)
         self.brought = {each.delivery: each.values for each in of(Brought)}
         seen: list[RunSeen] = of(RunSeen)
-        self.ledger_of_runs = bool(seen or self.ledger)
-        self.runs: dict[str, Run] = runs_of(self.workflows, self.asked, seen)
-        self.task_runs: dict[tuple[str, str], list[Arrival]] = defaultdict(list)
-        self._task_jobs: dict[str, JobMade] = {}
+        self.ledger_of_runs = bool(self.ledger) or any(each.reading for each in seen)
+        self.runs: dict[str, Run] = runs_of(
+            self.workflows, self.asked, seen, steered=of(Steered), begun=self._begun(deliveries)
+        )
+        self.deliveries = placed(deliveries, self.runs)
+        self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
+        #: Firings, and what a retry of a run began once more.
+        self.rounds: dict[tuple[Firing, int], list[Arrival]] = defaultdict(list)
+        self.task_runs: dict[str, dict[str, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
+        self._task_jobs: dict[tuple[str, str], JobMade] = {}
         for delivery in self.deliveries:
+            self.firings[delivery.firing].append(delivery)
+            self.rounds[delivery.firing, delivery.generation].append(delivery)
             self._note_task(delivery)
-        self.windows = _windows(of(Struck), of(Healed), until=self.closed_at)
+        self.windows = windows_of(of(Struck), of(Healed), until=self.closed_at)
         self.steps = [window for window in self.windows if window.clock_seconds]
         last = max((entry.reading for entry in self.ledger), default=0)
         self.final = {
@@ -199,19 +102,27 @@ class Case:
         self._due: dict[str, list[datetime]] = {}
         self._strikes: dict[str, list[tuple[float, float]]] = {}
 
+    def _begun(self, deliveries: Iterable[Arrival]) -> Iterator[tuple[str, str, datetime]]:
+        """Runs of which an execution was seen: the id, the name of the workflow, and the instant."""
+        for delivery in deliveries:
+            brought = self.brought.get(delivery.request.delivery, {})
+            if delivery.task_run and "workflow" in brought:
+                yield delivery.task_run[0], brought["workflow"], delivery.request.scheduled_for
+
     def _note_task(self, delivery: Arrival) -> None:
         if delivery.task_run is None or delivery.task_run[0] not in self.runs:
             return
-        run_id, task = delivery.task_run
-        self.task_runs[run_id, task].append(delivery)
-        job_id = delivery.request.job_id
-        if job_id not in self._task_jobs:
-            self._task_jobs[job_id] = self.runs[run_id].job(task, job_id)
+        run_id, unit = delivery.task_run
+        self.task_runs[run_id][unit].append(delivery)
+        place = delivery.request.job_id, unit
+        if place not in self._task_jobs:
+            self._task_jobs[place] = self.runs[run_id].job(unit, delivery.request.job_id)
 
     def job_of(self, delivery: Arrival) -> JobMade | None:
         """The job, or the task of a workflow as one; None where none was acknowledged."""
         job_id = delivery.request.job_id
-        return self.jobs.get(job_id) or self._task_jobs.get(job_id)
+        unit = delivery.task_run[1] if delivery.task_run else ""
+        return self.jobs.get(job_id) or self._task_jobs.get((job_id, unit))
 
     def reached(self, instant: datetime) -> float:
         """When the database's clock came to that instant first, in seconds since 1970 by the machine's."""
@@ -343,35 +254,6 @@ class Case:
         """The episode that had begun last at that moment; None in the calm before the first."""
         index = bisect_right(self.episodes, at, key=lambda episode: episode.struck_at)
         return self.episodes[index - 1] if index else None
-
-
-def _joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Arrival]:
-    ends = {end.delivery: end for end in ended}
-    deliveries = []
-    for request in sorted(started, key=lambda request: (request.at, request.delivery)):
-        end = ends.get(request.delivery)
-        deliveries.append(
-            Arrival(request, end.at, end.status, end.sent) if end else Arrival(request, NEVER, 0, False)
-        )
-    return deliveries
-
-
-def _windows(struck: Sequence[Struck], healed: Sequence[Healed], *, until: float) -> list[Window]:
-    ends = {heal.id: heal.at for heal in healed}
-    return [
-        Window(
-            strike.id,
-            strike.number,
-            strike.what,
-            strike.at,
-            ends.get(strike.id, until),
-            None if strike.affects is None else frozenset(strike.affects),
-            strike.leader,
-            strike.kills,
-            strike.clock_seconds,
-        )
-        for strike in sorted(struck, key=lambda strike: strike.at)
-    ]
 
 
 def _last_moment(records: Sequence[Record]) -> float:

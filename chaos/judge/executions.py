@@ -4,9 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from chaos.judge.case import NEVER, Arrival, Case, Window
+from chaos.judge.arrivals import Arrival
+from chaos.judge.case import Case
 from chaos.judge.limits import FINISH_SECONDS
 from chaos.judge.verdict import Breach
+from chaos.judge.windows import Window
+from chaos.judge.workflows.runs import NEVER, parts
 
 #: Repeated executions by the fault that excuses them: trigger ids, one for each time.
 Repeats = dict[str, list[str]]
@@ -18,14 +21,14 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
     A fault accounts for one more execution of what was in flight when it struck or while it lasted. Fills ``repeats``.
     """
     victims: set[tuple[str, int, str]] = set()
-    for deliveries in case.firings.values():
+    for deliveries in case.rounds.values():
         job = case.job_of(deliveries[0])
         if job is None or job.target in ("poison", "sink"):
             continue
         seen: set[int] = set()
         uncharged = 0
         for before, delivery in pairwise(deliveries):
-            seen.add(before.request.attempt)
+            seen.add(before.attempt)
             if job.delivery == "at_most_once":
                 detail = f"at most once, and attempt {delivery.request.attempt} came"
                 yield Breach(kind="executed twice", at=delivery.at, job=job.name, detail=detail)
@@ -57,7 +60,7 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
 def _retry(before: Arrival, delivery: Arrival, most: int) -> bool:
     """Whether the earlier one had been answered with a wish for another attempt, of which there are ``most``."""
     failed = before.sent and before.status >= 500 and before.ended_at <= delivery.at
-    return failed and before.request.attempt < most
+    return failed and before.attempt < most
 
 
 def _unseen(case: Case, tenant: str, delivery: Arrival, seen: set[int]) -> int:
@@ -66,7 +69,7 @@ def _unseen(case: Case, tenant: str, delivery: Arrival, seen: set[int]) -> int:
     """
     due = case.reached(delivery.request.scheduled_for)
     killed = any(window.may_repeat(tenant) for window in case.faulty(tenant, due, delivery.at))
-    return delivery.request.attempt - len(seen) if killed else 0
+    return delivery.attempt - len(seen) if killed else 0
 
 
 def _how(before: Arrival) -> str:
@@ -151,10 +154,10 @@ def _outlived(case: Case, tenant: str, start: float, end: float) -> bool:
 
 
 def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
-    """Executions side by side, beyond what the job's policy, its run or the tenant's cap allows."""
+    """Executions side by side, beyond what the job's policy, its run, its map or the tenant's cap allows."""
     by_job: dict[str, list[Arrival]] = defaultdict(list)
     by_tenant: dict[str, list[Arrival]] = defaultdict(list)
-    by_run: dict[tuple[str, int], list[Arrival]] = defaultdict(list)
+    by_run: dict[tuple[str, str, int], list[Arrival]] = defaultdict(list)
     for delivery in case.deliveries:
         job = case.job_of(delivery)
         if job is None:
@@ -162,15 +165,19 @@ def overlaps(case: Case, excused: Counter[str]) -> Iterator[Breach]:
         by_job[job.job_id].append(delivery)
         by_tenant[job.tenant].append(delivery)
         run = case.runs.get(delivery.task_run[0]) if delivery.task_run else None
-        if run and (bound := run.workflow.max_parallel):
-            by_run[run.id, bound].append(delivery)
+        if run and delivery.task_run:
+            task, nth = parts(delivery.task_run[1])
+            if run.workflow.max_parallel:
+                by_run[run.id, "", run.workflow.max_parallel].append(delivery)
+            if nth is not None:
+                by_run[run.id, task, run.workflow.tasks[task]["parallel"]].append(delivery)
     for deliveries in by_job.values():
         job = case.job_of(deliveries[0])
         assert job is not None
         most = job.max_concurrent if job.overlap_policy == "allow" else 1
         yield from _side_by_side(case, excused, deliveries, most, kind="overlap", name=job.name)
-    for (run_id, bound), deliveries in by_run.items():
-        name = case.runs[run_id].workflow.name
+    for (run_id, task, bound), deliveries in by_run.items():
+        name = "/".join(filter(None, (case.runs[run_id].workflow.name, task)))
         yield from _side_by_side(case, excused, deliveries, bound, kind="overlap", name=name)
     for tenant in case.tenants:
         deliveries = by_tenant[tenant.slug]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from chaos.history import JobMade, Ledger
-from chaos.judge.case import Arrival, Case, Firing
+from chaos.judge.arrivals import Arrival, Firing
+from chaos.judge.case import Case
 from chaos.judge.limits import (
     CLAIMED_SECONDS,
     EARLY_SECONDS,
@@ -153,7 +154,7 @@ def doubled(case: Case) -> Iterator[Breach]:
 
 def early(case: Case) -> Iterator[Breach]:
     """Requests before their instant, and retries before their back-off was over."""
-    for (job_id, _), deliveries in case.firings.items():
+    for ((job_id, _), _), deliveries in case.rounds.items():
         job = case.job_of(deliveries[0])
         for delivery in deliveries:
             lead = case.reached(delivery.request.scheduled_for) - delivery.at

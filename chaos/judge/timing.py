@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.history import JobMade, Probed
-from chaos.judge.case import NEVER, Arrival, Case, Episode
+from chaos.judge.arrivals import Arrival
+from chaos.judge.case import Case
 from chaos.judge.executions import Repeats, in_flight
 from chaos.judge.limits import (
     AWAY_SHARE,
@@ -14,7 +15,9 @@ from chaos.judge.limits import (
     RESUME_SECONDS,
 )
 from chaos.judge.verdict import Breach, Figures
-from chaos.judge.workflows import steps
+from chaos.judge.windows import Episode
+from chaos.judge.workflows.runs import NEVER
+from chaos.judge.workflows.told import Told, steps
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Lag:
         return self.due_at + min(self.seconds, LATE_SECONDS)
 
 
-def lags(case: Case) -> list[Lag]:
+def lags(case: Case, runs: list[Told]) -> list[Lag]:
     """Of every required firing and task that started, where nothing but the engine makes it wait; by due time.
 
     What fell due before ``Began`` is left out.
@@ -48,7 +51,7 @@ def lags(case: Case) -> list[Lag]:
                     continue  # the processes were warming up
                 if deliveries := case.firings.get((job.job_id, at)):
                     found.append(Lag(job, case.due_at(job, at), deliveries[0].at))
-    for step in steps(case):
+    for step in steps(runs):
         if not case.began or step.due_at >= case.began.at:
             found.append(Lag(step.job, step.due_at, step.started_at))
     return sorted(found, key=lambda lag: lag.due_at)
@@ -60,10 +63,10 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def figures(case: Case, breaches: list[Breach], repeats: Repeats) -> list[Figures]:
+def figures(case: Case, runs: list[Told], breaches: list[Breach], repeats: Repeats) -> list[Figures]:
     """The calm first, then each episode."""
     groups: dict[float, list[Lag]] = defaultdict(list)
-    all_lags = lags(case)
+    all_lags = lags(case, runs)
     for lag in all_lags:
         groups[_begin(case, lag.late_from)].append(lag)
     counts: dict[float, Counter[str]] = defaultdict(Counter)
@@ -193,13 +196,13 @@ def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
             yield Breach(kind="executed twice", at=each.struck_at, job="all", detail=detail)
 
 
-def shared_fate(case: Case) -> Iterator[Breach]:
+def shared_fate(case: Case, runs: list[Told]) -> Iterator[Breach]:
     """Firings of tenants that a fault does not touch, and that were late by it all the same (DESIGN §2.12).
 
     Of faults that name whom they touch. A firing counts under the strike that came last before it was late.
     """
     groups: dict[str, list[Lag]] = defaultdict(list)
-    for lag in lags(case):
+    for lag in lags(case, runs):
         window = case.window_at(lag.late_from)
         if window and window.affects is not None and not case.affected(window, lag.job.tenant):
             groups[window.id].append(lag)

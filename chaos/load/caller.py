@@ -27,6 +27,14 @@ TRIES = 10
 MAX_IDS = 100
 
 
+class Refused(RuntimeError):
+    """A call that was answered with a 4xx, ``status``: asking again would change nothing."""
+
+    def __init__(self, said: str, status: int) -> None:
+        super().__init__(said)
+        self.status = status
+
+
 class Caller:
     """Calls with the keys of its tenants."""
 
@@ -155,7 +163,7 @@ class Caller:
         """The answer's JSON; ``key`` is an ``Idempotency-Key``.
 
         Raises ``OSError`` where it may be asked again: unreachable, too slow, too many at once, a 5xx, or the first
-        call of that key is still at work. ``RuntimeError`` where it was refused.
+        call of that key is still at work. ``Refused`` where it was refused.
         """
         again = {HTTPStatus.TOO_MANY_REQUESTS, *([HTTPStatus.CONFLICT] if key else [])}
         headers = {"Authorization": f"Bearer {self.keys[tenant]}", "Content-Type": "application/json"}
@@ -170,7 +178,7 @@ class Caller:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in again:
-                raise RuntimeError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
+                raise Refused(f"{method} {path}: {error.code} {error.read()[:500]!r}", error.code) from None
             raise
 
 

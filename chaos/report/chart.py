@@ -5,6 +5,7 @@ from xml.sax.saxutils import escape
 
 from chaos.judge import Case
 from chaos.judge.timing import lags
+from chaos.judge.workflows.told import told
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 1200, 420, 60, 30, 40
 #: Decades of the vertical scale, in seconds.
@@ -13,7 +14,7 @@ MIN_SECONDS, MAX_SECONDS = 0.001, 100.0
 
 def chart(case: Case) -> str:
     """The whole run as one picture; times are seconds since the first firing."""
-    points = lags(case)
+    points = lags(case, told(case))
     start = points[0].due_at if points else 0.0
     span = max(case.closed_at - start, 1.0)
 

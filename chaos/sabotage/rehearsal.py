@@ -7,7 +7,6 @@ from pathlib import Path
 from chaos import history
 from chaos.faults import FAULTS, Fault
 from chaos.history import (
-    OF_RUN,
     Audited,
     Brought,
     Called,
@@ -20,10 +19,12 @@ from chaos.history import (
     RunAsked,
     RunSeen,
     Started,
+    Steered,
     WorkflowMade,
 )
+from chaos.history.workflows import OF_RUN
 from chaos.judge import Case, Verdict, judge
-from chaos.judge.runs import Run
+from chaos.judge.workflows.runs import Run
 from chaos.runner import Profile, run
 from chaos.sabotage.catalogue import Sabotage
 
@@ -95,7 +96,7 @@ def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
                 wanted = record.job_id == kept.job_id
             case Ended():
                 wanted = record.delivery in deliveries
-            case WorkflowMade() | RunAsked() | RunSeen() | Brought():
+            case WorkflowMade() | RunAsked() | Steered() | RunSeen() | Brought():
                 wanted = False
             case _:
                 wanted = not isinstance(record, Audited)  # it is of all jobs, and long
@@ -126,8 +127,11 @@ def _of_run(run: Run, records: list[Record]) -> Iterator[Record]:
                 wanted = record.workflow_id == run.workflow.workflow_id
             case RunAsked():
                 wanted = (record.workflow_id, record.number) == (run.workflow.workflow_id, run.number)
+            case Steered():
+                wanted = record.run_id == run.id
             case RunSeen():
-                wanted = record.run_id == run.id and record.reading == last
+                # What a retry found is told before the readings of the end.
+                wanted = record.run_id == run.id and record.reading in (0, last)
             case JobMade() | Called() | Ledger() | Range() | Effect() | Audited():
                 wanted = False
             case _:

@@ -1,7 +1,8 @@
 """The outside witness: an HTTP server in a process of its own that writes down every delivery, then answers it.
 
 ``python -m chaos.stage.receiver PORT_FILE LOG``. What it is to do stands in the query: ``target`` and ``seconds`` as in
-``history.JobMade``, ``failures``. A line is on file before a request is answered, and one when its client is gone.
+``history.JobMade``, ``failures``; of tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``). A line
+is on file before a request is answered, and one when its client is gone.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from chaos.history import OF_RUN, Brought, Ended, Journal, Started
+from chaos.history import Brought, Ended, Journal, Started
+from chaos.history.workflows import OF_RUN
 
 GIB = 1 << 30
 #: Made once: a witness that is busy with compressing sees others late.
@@ -39,19 +41,24 @@ class Receiver:
         self._requests[started.trigger_id] += 1
         query = request.query
         try:
-            body = await request.read()
+            body, nth = await request.read(), ""
             if started.key.startswith(OF_RUN) and body:
-                self._journal.note(Brought(delivery=number, values=json.loads(body)))
+                brought = Brought(delivery=number, values=json.loads(body))
+                self._journal.note(brought)
+                nth = str(brought.values.get("nth", ""))
             if query.get("target") == "sink":
                 status = 200
                 return await misbehave(request, query["mode"])
             await asyncio.sleep(float(query.get("seconds", 0)))
-            status = self._status(query, self._requests[started.trigger_id])
+            spared = "only" in query and nth not in query["only"].split(",")
+            status = 200 if spared else self._status(query, self._requests[started.trigger_id])
             if query.get("target") == "dropping" and status != 200 and request.transport:
                 sent = True  # its client is to know that it must try again
                 request.transport.abort()
                 return web.Response(status=status)
-            answer = web.json_response({"delivery": number}, status=status)
+            said = {"delivery": number}
+            items = [f"{number}.{nth}" for nth in range(int(query.get("lists", 0)))]
+            answer = web.json_response(said | {"items": items} if items else said, status=status)
             await answer.prepare(request)
             await answer.write_eof()
             sent = request.transport is not None and not request.transport.is_closing()

@@ -11,12 +11,12 @@ import pytest
 from chaos import history
 from chaos.history import Called, JobMade, Journal, RunAsked
 from chaos.load import caller as callers
-from chaos.load import workflows
 from chaos.load.caller import MAX_IDS, Caller
 from chaos.load.definitions import Plan
 from chaos.load.workflows import Runs
+from chaos.load.workflows import runs as runs_of_workflows
 from tests.chaos.histories import a_job
-from tests.chaos.runs import a_workflow
+from tests.chaos.runs import PLANS, a_workflow
 
 #: What the API answers, one call after the other.
 Answers = list[int]
@@ -109,7 +109,7 @@ def test_makes_jobs_together(caller: Caller, answers: Answers, tmp_path: Path) -
 class TestRuns:
     @pytest.fixture
     def runs(self, caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-        monkeypatch.setattr(workflows, "AGAIN_SECONDS", 0.01)
+        monkeypatch.setattr(runs_of_workflows, "AGAIN_SECONDS", 0.01)
         return Runs(caller=caller, journal=Journal(tmp_path / "runs.jsonl"))
 
     def test_are_asked_for_again_under_the_same_key_until_they_are_acknowledged(
@@ -117,7 +117,7 @@ class TestRuns:
     ) -> None:
         answers += [503, 409, 429, 201, 201]
         for _ in range(2):
-            runs.begin(a_workflow("fan"), over=threading.Event())
+            runs.begin(a_workflow("fan"), PLANS["fan"], over=threading.Event())
         first, second = history.read(tmp_path / "runs.jsonl")
         assert isinstance(first, RunAsked)
         assert (first.number, first.run_id) == (1, "run")
@@ -133,7 +133,7 @@ class TestRuns:
         answers += [503]
         over = threading.Event()
         over.set()
-        runs.begin(a_workflow("fan"), over=over)
+        runs.begin(a_workflow("fan"), PLANS["fan"], over=over)
         [asked] = history.read(tmp_path / "runs.jsonl")
         assert isinstance(asked, RunAsked)
         assert (asked.acknowledged_at, asked.run_id) == (None, "")
@@ -141,4 +141,4 @@ class TestRuns:
     def test_break_off_where_they_are_refused(self, runs: Runs, answers: Answers) -> None:
         answers += [422]
         with pytest.raises(RuntimeError, match="POST /workflows/fan-id/runs: 422"):
-            runs.begin(a_workflow("fan"), over=threading.Event())
+            runs.begin(a_workflow("fan"), PLANS["fan"], over=threading.Event())

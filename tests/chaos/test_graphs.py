@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from chaos.history import WorkflowMade
-from chaos.judge.graphs import FAILURES, Fate, fates, longest
-from jobs.models import WorkflowRun
+from chaos.judge.workflows.graphs import FAILURES, Fate, begins_again, fates, longest
+from jobs.actions.workflows import runs
+from jobs.core.errors import Conflict
+from jobs.models import TaskRun, WorkflowRun
 from tests import factories
 from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow, states
 
@@ -37,8 +39,8 @@ def a_workflow(rng: random.Random, *, on_failure: str) -> WorkflowMade:
     )
 
 
-def played(workflow: WorkflowMade, rng: random.Random) -> dict[str, str]:
-    """What came of each task of a run, whose tasks end in a random order, some of them badly."""
+def played(workflow: WorkflowMade, rng: random.Random) -> WorkflowRun:
+    """A run, whose tasks end in a random order, some of them badly."""
     made = make_workflow(
         factories.make_tenant(max_in_flight=1000),
         *workflow.edges,
@@ -47,17 +49,35 @@ def played(workflow: WorkflowMade, rng: random.Random) -> dict[str, str]:
         on_failure=workflow.on_failure,
     )
     run = begin(made)
+    play_on(run, workflow, rng)
+    return run
+
+
+def play_on(run: WorkflowRun, workflow: WorkflowMade, rng: random.Random) -> None:
     ends = {key: rng.choices(["succeeded", "dead", "cancelled"], (6, 3, 1))[0] for key in workflow.tasks}
     while rows := claim_due():
         rng.shuffle(rows)
         for row in rows:
             finish([row], partial(_end, ends))
     assert WorkflowRun.objects.get(id=run.id).finished_at
-    return states(run)
 
 
 def _end(ends: dict[str, str], row: Any) -> str:
     return ends[key_of(row.id)]
+
+
+FITTING = {
+    Fate.START: {"succeeded", "failed", "cancelled"},
+    Fate.UPSTREAM: {"skipped upstream"},
+    Fate.HALTED: {"skipped halted"},
+    Fate.EITHER: {"succeeded", "failed", "cancelled", "skipped halted"},
+}
+
+
+def ends_of(run: WorkflowRun) -> dict[str, Any]:
+    """When each task ended."""
+    keys = dict(run.version.tasks.values_list("number", "key"))
+    return {keys[task]: at for task, at in TaskRun.objects.filter(run=run).values_list("task", "finished_at")}
 
 
 class TestFates:
@@ -67,15 +87,39 @@ class TestFates:
     def test_are_what_the_engine_makes_of_a_random_graph(self, seed: int, on_failure: str) -> None:
         rng = random.Random(seed)
         workflow = a_workflow(rng, on_failure=on_failure)
-        found = played(workflow, rng)
-        fitting = {
-            Fate.START: {"succeeded", "failed", "cancelled"},
-            Fate.UPSTREAM: {"skipped upstream"},
-            Fate.HALTED: {"skipped halted"},
-            Fate.EITHER: {"succeeded", "failed", "cancelled", "skipped halted"},
-        }
+        found = states(played(workflow, rng))
         expected = fates(workflow, {task: state.split()[0] for task, state in found.items()})
-        assert {task: found[task] for task in found if found[task] not in fitting[expected[task]]} == {}
+        assert {task: found[task] for task in found if found[task] not in FITTING[expected[task]]} == {}
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("on_failure", ["halt", "continue"])
+    @pytest.mark.parametrize("seed", range(12))
+    def test_of_a_retry_are_what_the_engine_makes_of_it(self, seed: int, on_failure: str) -> None:
+        rng = random.Random(seed)
+        workflow = a_workflow(rng, on_failure=on_failure)
+        run = played(workflow, rng)
+        before, ended_at = states(run), ends_of(run)
+        failed = [task for task, state in before.items() if state in FAILURES]
+        tasks, skip = rng.choice([([], []), (rng.sample(list(before), k=2), []), ([], failed[:1])])
+        try:
+            runs.retry_run(tenant=run.tenant, run_id=run.id, tasks=tasks, skip=skip)
+        except Conflict:
+            assert not failed
+            assert not tasks
+            return
+        known = {task: (state.split()[0], state.partition(" ")[2]) for task, state in before.items()}
+        again = begins_again(workflow, known, tasks=tasks, skip=skip)
+        assert {task for task, at in ends_of(run).items() if at != ended_at[task]} == again
+        play_on(run, workflow, rng)
+        found = states(run)
+        kept = {task for task in found if task not in again}
+        assert {task: found[task] for task in kept - {*skip}} == {
+            task: before[task] for task in kept - {*skip}
+        }
+        ends = {task: "succeeded" if task in skip else state.split()[0] for task, state in found.items()}
+        expected = fates(workflow, ends, kept)
+        assert {task for task, fate in expected.items() if fate == Fate.KEPT} == kept
+        assert {task: found[task] for task in again if found[task] not in FITTING[expected[task]]} == {}
 
     @pytest.mark.parametrize("when", WHENS)
     def test_wait_for_the_tasks_before_that_have_not_ended(self, when: str) -> None:

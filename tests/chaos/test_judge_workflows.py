@@ -9,14 +9,13 @@ from chaos.history import Brought, Effect, RunAsked, RunSeen, TenantMade
 from chaos.load.workflows import MAX_PARALLEL
 from tests.chaos.histories import START, a_fault, a_job, a_run, judged, kinds, without
 from tests.chaos.runs import (
-    BEGINS,
-    STORIES,
     a_run_of,
     a_workflow,
     executions,
     of_task,
     seen,
 )
+from tests.chaos.tales import BEGINS, STORIES
 
 AT = START + timedelta(seconds=BEGINS)
 

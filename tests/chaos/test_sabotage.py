@@ -6,6 +6,7 @@ tests/chaos/recorded`` makes them anew.
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from chaos.sabotage.catalogue import SABOTAGES, Edit
 from chaos.sabotage.rehearsal import caught, evidence
 from jobs.store import db
 from tests.chaos.histories import a_job, a_run, delivered_at, firing, without
-from tests.chaos.runs import STORIES, a_run_of
+from tests.chaos.runs import a_run_of, of_task
+from tests.chaos.tales import STORIES
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "recorded"
@@ -95,6 +97,13 @@ class TestEvidence:
         assert not [r for r in kept if isinstance(r, history.JobMade)]
         assert caught(SABOTAGES["fan-in"], judge(kept))
         assert judge(evidence(SABOTAGES["child-key"], records)).runs == 2
+
+    def test_has_the_calls_about_the_run_and_what_a_retry_found(self):
+        records = a_run(a_job(), more=[*a_run_of("retried"), *a_run_of("passed", number=2)])
+        broken = without(records, lambda r: of_task("beside")(r) and r.attempt == 1 and "run2" not in r.key)
+        kept = list(evidence(replace(SABOTAGES["fan-in"], caught_as=frozenset({"lost"})), broken))
+        assert {r.run_id for r in kept if isinstance(r, history.Steered)} == {"run1"}
+        assert [r.reading for r in kept if isinstance(r, history.RunSeen)] == [0, 0, 2]
 
     def test_of_a_job_has_no_runs(self):
         records = a_run(a_job(), more=a_run_of("fan"))

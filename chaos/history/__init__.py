@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-#: How the idempotency key of a task begins; the run's id, a colon and the task's key follow.
-OF_RUN = "workflow-run:"
+from chaos.history.workflows import Brought, RunAsked, RunSeen, Steered, WorkflowMade
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,65 +98,6 @@ class Ended:
     delivery: int
     status: int
     sent: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkflowMade:
-    """A workflow the API acknowledged.
-
-    ``tasks`` by key, each with fields of ``JobMade`` (``target``, ``seconds``, ``failures``, ``max_attempts``,
-    ``delivery``), ``when``, and ``brings``: the tasks whose results its request carries. ``edges``: before, after, on.
-    """
-
-    at: float
-    workflow_id: str
-    tenant: str
-    name: str
-    tasks: dict[str, dict[str, Any]]
-    edges: list[list[str]]
-    on_failure: str = "halt"
-    max_parallel: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunAsked:
-    """A run was asked for under an ``Idempotency-Key`` of its own, until it was acknowledged.
-
-    ``number`` is its input, and no other run's.
-    """
-
-    workflow_id: str
-    number: int
-    requested_at: float
-    acknowledged_at: float | None = None
-    run_id: str = ""
-    scheduled_for: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Brought:
-    """What the request of a task carried: by ``number`` the run's input, and by task the result that it came to."""
-
-    delivery: int
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSeen:
-    """A run as the API shows it, read twice at the end as triggers are.
-
-    ``tasks``: by key the ``state``, ``reason``, ``trigger_id`` and ``finished_at`` (seconds since 1970, or null).
-    """
-
-    at: float
-    reading: int
-    run_id: str
-    workflow_id: str
-    number: int
-    state: str
-    scheduled_for: datetime
-    finished_at: float | None
-    tasks: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +240,7 @@ Record = (
     | Ended
     | WorkflowMade
     | RunAsked
+    | Steered
     | Brought
     | RunSeen
     | Struck

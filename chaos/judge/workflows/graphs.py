@@ -3,7 +3,7 @@
 It looks at all edges of a task each time and keeps no counters, since counters are what it is to find fault with.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 
 from chaos.history import WorkflowMade
@@ -23,6 +23,8 @@ class Fate(StrEnum):
     EITHER = "starts, or is skipped: halted"
     #: A task before it has not ended.
     WAIT = "waits"
+    #: The run was retried, from elsewhere.
+    KEPT = "is kept as it ended"
 
     @property
     def reason(self) -> str:
@@ -40,21 +42,41 @@ def needs_all(workflow: WorkflowMade, task: str) -> bool:
     return str(workflow.tasks[task]["when"]).startswith("all")
 
 
-def fates(workflow: WorkflowMade, ends: Mapping[str, str]) -> dict[str, Fate]:
-    """The fate of each task. ``ends``: succeeded, failed, cancelled or skipped, of the tasks that have ended."""
-    return _Model(workflow, ends).fates
+def fates(workflow: WorkflowMade, ends: Mapping[str, str], kept: Collection[str] = ()) -> dict[str, Fate]:
+    """The fate of each task. ``ends``: succeeded, failed, cancelled or skipped, of the tasks that have ended. ``kept``:
+    those among them that a retry leaves alone.
+    """
+    return _Model(workflow, ends, kept).fates
+
+
+def begins_again(
+    workflow: WorkflowMade,
+    states: Mapping[str, tuple[str, str]],
+    *,
+    tasks: Collection[str],
+    skip: Collection[str],
+) -> set[str]:
+    """What a retry sends back: ``tasks``, or else what did not succeed, and all downstream of these; of ``skip``, which
+    stay as they are, what comes after. ``states``: in which the tasks had ended, and why.
+    """
+    failed = set() if skip else {task for task, (state, _) in states.items() if state in FAILURES}
+    halted = {task for task, state in states.items() if state == ("skipped", Fate.HALTED.reason)}
+    first = set(tasks) or failed | halted
+    after = {task for task in workflow.tasks if {*_upstream(workflow, task)} & (first | set(skip))}
+    return (first | after) - set(skip)
 
 
 class _Model:
-    def __init__(self, workflow: WorkflowMade, ends: Mapping[str, str]) -> None:
-        self.workflow, self.ends = workflow, ends
+    def __init__(self, workflow: WorkflowMade, ends: Mapping[str, str], kept: Collection[str]) -> None:
+        self.workflow, self.ends, self.kept = workflow, ends, kept
         self.fates: dict[str, Fate] = {}
         #: Tasks that start though the workflow halts: they handle a failure, or come after one that does. Where one
         #: edge of several is enough it may depend on which was met first.
         self.handlers: set[str] = set()
         self.may_handle: set[str] = set()
         for task in _in_order(workflow):
-            self.fates[task] = self._fate(task)
+            fate = self._fate(task)
+            self.fates[task] = Fate.KEPT if task in kept else fate
 
     def _fate(self, task: str) -> Fate:
         edges = before(self.workflow, task)
@@ -77,9 +99,13 @@ class _Model:
         if self.workflow.on_failure != "halt" or task in self.handlers:
             return Fate.START
         failed = {each for each, end in self.ends.items() if end in FAILURES}
-        if task not in self.may_handle and failed & set(self._surely_before(task)):
+        if task not in self.may_handle and (failed - set(self.kept)) & set(self._surely_before(task)):
             return Fate.HALTED
-        return Fate.EITHER if any(self._may_precede(one, task) for one in failed - {task}) else Fate.START
+        # The documents do not say whether a failure halts that an earlier generation left.
+        old = failed & set(self.kept)
+        return (
+            Fate.EITHER if old or any(self._may_precede(one, task) for one in failed - {task}) else Fate.START
+        )
 
     def _may_precede(self, one: str, task: str) -> bool:
         """Whether that one may have ended before this task was ready: it may have begun earlier."""

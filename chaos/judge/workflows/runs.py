@@ -1,0 +1,154 @@
+"""Runs of workflows, as the calls that asked for them, those that steered them and the ledger tell of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from chaos.history import JobMade, RunAsked, RunSeen, Steered, WorkflowMade
+
+NEVER = float("inf")
+
+
+@dataclass(kw_only=True)
+class Generation:
+    """A run from its beginning, or from a ``retry``, up to the next one; ``calls`` and ``seen`` are those in it."""
+
+    number: int
+    retry: Steered | None
+    ends_before: float
+    calls: list[Steered] = field(default_factory=list)
+    seen: list[RunSeen] = field(default_factory=list)
+
+    @property
+    def final(self) -> RunSeen | None:
+        return self.seen[-1] if self.seen else None
+
+    @property
+    def is_last(self) -> bool:
+        return self.ends_before == NEVER
+
+    def asked(self, verb: str, task: str = "") -> list[Steered]:
+        """Calls of that kind, by their time; a few of them may be one that was repeated."""
+        return [call for call in self.calls if (call.verb, call.task) == (verb, task)]
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run. ``requested_at`` is 0 where no call asked for it; ``seen`` is in the order of the readings."""
+
+    id: str
+    workflow: WorkflowMade
+    number: int
+    scheduled_for: datetime
+    requested_at: float = 0.0
+    acknowledged: bool = False
+    input: dict[str, Any] = field(default_factory=dict)
+    steered: list[Steered] = field(default_factory=list)
+    seen: list[RunSeen] = field(default_factory=list)
+
+    @cached_property
+    def generations(self) -> list[Generation]:
+        """The first one, and one for each retry: only the run's own caller retries it."""
+        retries = [call for call in self.steered if call.verb == "retry"]
+        ends = [*(call.requested_at for call in retries), NEVER]
+        found = [
+            Generation(number=number, retry=retry, ends_before=end)
+            for number, (retry, end) in enumerate(zip([None, *retries], ends, strict=True))
+        ]
+        for call in self.steered:
+            if call.verb != "retry":
+                found[self.generation_at(call.requested_at)].calls.append(call)
+        for seen in self.seen:
+            found[self.generation_at(seen.at)].seen.append(seen)
+        return found
+
+    def generation_at(self, at: float) -> int:
+        """The number of the one that had been asked for by then."""
+        return sum(call.verb == "retry" and call.requested_at <= at for call in self.steered)
+
+    @property
+    def until(self) -> datetime:
+        """The instant for which one of its tasks waits."""
+        return datetime.fromisoformat(self.input["until"])
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it may have been retried or not."""
+        return any(call.verb == "retry" and call.acknowledged_at is None for call in self.steered)
+
+    def job(self, unit: str, job_id: str = "") -> JobMade:
+        """What the other checks know a job by, of a task or of an item of a map."""
+        task, nth = parts(unit)
+        made = self.workflow.tasks[task]
+        only = made.get("only") or []
+        spared = nth is not None and bool(only) and nth not in only
+        return JobMade(
+            at=self.workflow.at,
+            job_id=job_id,
+            tenant=self.workflow.tenant,
+            name=f"{self.workflow.name}/{task}",
+            schedule={"type": "task"},
+            created_at=self.scheduled_for,
+            target="ok" if spared else made["target"],
+            seconds=made["seconds"],
+            failures=0 if spared else made["failures"],
+            max_concurrent=1_000_000,
+            delivery=made["delivery"],
+            max_attempts=made["max_attempts"],
+        )
+
+
+def parts(unit: str) -> tuple[str, int | None]:
+    """The task, and of an item its place in the list."""
+    task, _, nth = unit.partition(":")
+    return task, int(nth) if nth else None
+
+
+def runs_of(
+    workflows: dict[str, WorkflowMade],
+    asked: Iterable[RunAsked],
+    seen: Iterable[RunSeen],
+    *,
+    steered: Iterable[Steered] = (),
+    begun: Iterable[tuple[str, str, datetime]] = (),
+) -> dict[str, Run]:
+    """By id, those that were acknowledged, those that the ledger has, and those of schedules of which an execution was
+    seen. ``begun``: of these the id, the workflow's name and the instant.
+    """
+    calls = {(call.workflow_id, call.number): call for call in asked}
+    runs: dict[str, Run] = {}
+    for call in calls.values():
+        if call.run_id and call.scheduled_for:
+            runs[call.run_id] = Run(
+                id=call.run_id,
+                workflow=workflows[call.workflow_id],
+                number=call.number,
+                scheduled_for=call.scheduled_for,
+                requested_at=call.requested_at,
+                acknowledged=True,
+                input=call.input,
+            )
+    timed = {made.name: made for made in workflows.values() if made.schedule}
+    for run_id, name, instant in begun:
+        if name in timed:
+            runs.setdefault(run_id, Run(id=run_id, workflow=timed[name], number=0, scheduled_for=instant))
+    for entry in sorted(seen, key=lambda entry: (entry.reading, entry.at)):
+        known = calls.get((entry.workflow_id, entry.number))
+        run = runs.setdefault(
+            entry.run_id,
+            Run(
+                id=entry.run_id,
+                workflow=workflows[entry.workflow_id],
+                number=entry.number,
+                scheduled_for=entry.scheduled_for,
+                requested_at=known.requested_at if known else 0.0,
+                input=known.input if known else {},
+            ),
+        )
+        run.seen.append(entry)
+    for deed in sorted(steered, key=lambda deed: deed.requested_at):
+        if deed.run_id in runs:
+            runs[deed.run_id].steered.append(deed)
+    return runs

@@ -1,0 +1,56 @@
+"""A run as the API shows it, and what it shows of each item of a map."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+from chaos.history import RunSeen
+from chaos.load.caller import Caller
+
+
+def read_run(caller: Caller, tenant: str, run_id: str, *, reading: int) -> RunSeen:
+    """The line of the history. Raises what a call raises."""
+    run = caller.call(tenant, "GET", f"/workflow-runs/{run_id}")
+    tasks = {task["task"]: _task(task) for task in run["tasks"]}
+    for task in run["tasks"]:
+        if task["item_count"] is not None:
+            tasks[task["task"]]["items"] = _items(caller, tenant, run_id, task["task"], task["item_count"])
+    return RunSeen(
+        at=time.time(),
+        reading=reading,
+        run_id=run["id"],
+        workflow_id=run["workflow_id"],
+        number=run["input"]["number"],
+        state=run["state"],
+        scheduled_for=datetime.fromisoformat(run["scheduled_for"]),
+        finished_at=moment(run["finished_at"]),
+        tasks=tasks,
+        created_at=moment(run["created_at"]),
+    )
+
+
+def _items(caller: Caller, tenant: str, run_id: str, task: str, count: int) -> list[dict[str, Any]]:
+    """Of lists that fit on a page; an item beyond the count is of a longer list that an earlier retry had."""
+    page = caller.call(
+        tenant, "GET", f"/workflow-runs/{run_id}/tasks/{task}/items?page_size=200&ordering=item"
+    )
+    rows = [row for row in page["results"] if row["item"] < count]
+    return [_entry(row) | {"item": row["item"], "value": row["value"]} for row in rows]
+
+
+def _task(row: dict[str, Any]) -> dict[str, Any]:
+    return _entry(row) | {"attempts": row["attempt_count"] or 0}
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "state": row["state"],
+        "reason": row["reason"],
+        "trigger_id": row["trigger_id"] or "",
+        "finished_at": moment(row["finished_at"]),
+    }
+
+
+def moment(text: str | None) -> float | None:
+    """Seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp() if text else None

@@ -1,0 +1,163 @@
+"""Workflows to make: as the API takes them, and as the history tells of them.
+
+A task's request carries the number of its run and the results of tasks before it; its result is the receiver's answer.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from chaos.history import WorkflowMade
+from chaos.load.definitions import TIMEOUT_SECONDS, retry_policy
+
+#: In ``Task.over``: the list is the input's.
+OF_INPUT = "input"
+#: How many items that has, by the number of the run; None: it has no list.
+SIZES = (5, 0, 3, None)
+#: How far ahead the instant is for which a run is to wait.
+UNTIL_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task to make; the fields are those of ``history.WorkflowMade.tasks``."""
+
+    target: str = "ok"
+    seconds: float = 0.0
+    failures: int = 0
+    max_attempts: int = 5
+    delivery: str = "at_least_once"
+    when: str = "all_success"
+    brings: tuple[str, ...] = ()
+    lists: int = 0
+    over: str = ""
+    parallel: int = 1_000
+    only: tuple[int, ...] = ()
+    wait: dict[str, Any] = field(default_factory=dict)
+    job_type: str = "chaos.task"
+
+    def definition(self, url: str, plan: "WorkflowPlan") -> dict[str, Any]:
+        """It within the body of ``POST /workflows``."""
+        if self.wait:
+            return {"wait": self.wait, "when": self.when}
+        asked = {"target": self.target, "seconds": self.seconds, "failures": self.failures}
+        asked |= {"lists": self.lists} if self.lists else {}
+        asked |= {"only": ",".join(map(str, self.only))} if self.only else {}
+        body: dict[str, Any] = {"number": {"$from": "workflow.input.number"}, "workflow": plan.name}
+        if self.over:
+            body |= {"item": {"$from": "map.item"}, "nth": {"$from": "map.index"}}
+        return {
+            "job_type": self.job_type,
+            "payload": {
+                "url": f"{url}?{urlencode(asked)}",
+                "body": body | {key: {"$from": plan.tasks[key].result(key)} for key in self.brings},
+            },
+            "timeout_seconds": TIMEOUT_SECONDS,
+            "retry_policy": retry_policy(self.max_attempts),
+            "delivery": self.delivery,
+            "when": self.when,
+            **self._map(),
+        }
+
+    def _map(self) -> dict[str, Any]:
+        if not self.over:
+            return {}
+        over = "workflow.input.items" if self.over == OF_INPUT else f"{self.over}.result.items"
+        return {"map": {"over": {"$from": over}, "max_parallel": self.parallel}}
+
+    def result(self, key: str) -> str:
+        """What of its result a task after it takes."""
+        if self.over:
+            return f"{key}.result"
+        return f"{key}.result.{self._says()}"
+
+    def _says(self) -> str:
+        return {"signal": "sent", "approval": "approved"}.get(self.wait.get("type", ""), "delivery")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deed:
+    """What the load does to each ``every``-th run: ``verb`` as in ``history.Steered``.
+
+    A pause, a resume and a cancel come so many seconds ``after`` what was done before; a signal, an approval and a
+    refusal once ``task`` waits for them; a retry once the run has ended, of ``tasks``, without ``skip``.
+    """
+
+    verb: str
+    task: str = ""
+    after: tuple[float, float] = (0.0, 0.0)
+    tasks: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    every: int = 1
+
+
+#: Before, after, on.
+Edge = tuple[str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowPlan:
+    """A workflow to make, and what is done to its runs. One with a ``schedule`` is begun by that alone."""
+
+    name: str
+    tasks: dict[str, Task]
+    edges: list[Edge]
+    on_failure: str = "halt"
+    max_parallel: int | None = None
+    schedule: dict[str, Any] = field(default_factory=dict)
+    overlap_policy: str = ""
+    deeds: tuple[Deed, ...] = ()
+
+    def definition(self, *, receiver_url: str) -> dict[str, Any]:
+        """The body of ``POST /workflows``."""
+        bound = {} if self.max_parallel is None else {"max_parallel": self.max_parallel}
+        timed = {
+            "schedule": self.schedule,
+            "overlap_policy": self.overlap_policy,
+            "misfire_policy": "fire_all",
+            "input": {"number": 0},
+        }
+        return {
+            "name": self.name,
+            "tasks": {
+                key: task.definition(f"{receiver_url}/{self.name}.{key}", self)
+                for key, task in self.tasks.items()
+            },
+            "edges": [{"before": before, "after": after, "on": on} for before, after, on in self.edges],
+            "on_failure": self.on_failure,
+            **bound,
+            **(timed if self.schedule else {}),
+        }
+
+    def input(self, number: int, *, now: float) -> dict[str, Any]:
+        """With what a run begins, beside its number; ``now`` is in seconds since 1970."""
+        given: dict[str, Any] = {}
+        size = SIZES[number % len(SIZES)]
+        if size is not None and any(task.over == OF_INPUT for task in self.tasks.values()):
+            given["items"] = [f"{number}.{nth}" for nth in range(size)]
+        if any("until" in task.wait for task in self.tasks.values()):
+            given["until"] = datetime.fromtimestamp(now + UNTIL_SECONDS, UTC).isoformat()
+        return given
+
+    def made(self, answer: dict[str, Any], *, tenant: str, at: float) -> WorkflowMade:
+        """The line of the history, from the API's answer."""
+        created_at = answer.get("created_at")
+        return WorkflowMade(
+            at=at,
+            workflow_id=answer["id"],
+            tenant=tenant,
+            name=self.name,
+            tasks={key: _told(task) for key, task in self.tasks.items()},
+            edges=[list(edge) for edge in self.edges],
+            on_failure=self.on_failure,
+            max_parallel=self.max_parallel,
+            schedule=self.schedule,
+            overlap_policy=self.overlap_policy,
+            created_at=datetime.fromisoformat(created_at) if created_at else None,
+        )
+
+
+def _told(task: Task) -> dict[str, Any]:
+    """The fields of a task as JSON gives them back."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(task).items()}
