@@ -8,6 +8,7 @@ import pytest
 
 from stage.waiting import wait_until
 from tests.cluster import runs
+from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
@@ -81,6 +82,18 @@ class TestARun:
         assert ended(stage, run_id)[0] == "failed"
         # Extracts and transform once; load and its alert twice.
         assert attempts(stage, run_id) == 8
+
+    def test_that_fails_is_told_of_once(self, stage: Any, receiver: Receiver) -> None:
+        notify = {"notify": {"on": ["failed"], "url": receiver.url}}
+        run_id = runs.run(stage, etl("telling", load="test.raises") | notify, key=stage.key)
+        assert ended(stage, run_id)[0] == "failed"
+        wait_until(lambda: receiver.deliveries, 60, what="a notice")
+        [(told, state)] = stage.query(
+            "SELECT payload #>> '{body,data,workflow_run_id}', state FROM jobs_trigger"
+            " WHERE job_type = 'carillon.notice'"
+        )
+        assert (told, state in ("running", "succeeded")) == (run_id, True)
+        assert len(receiver.deliveries) == 1
 
     def test_that_is_cancelled_stops_what_runs_and_starts_nothing_more(self, stage: Any) -> None:
         run_id = runs.run(stage, etl("cancelled", transform="test.yields"), key=stage.key)
