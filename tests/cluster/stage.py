@@ -46,6 +46,7 @@ class Stage:
         """
         self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
+        self._session: psycopg.Connection[Any] | None = None
         self._name = f"cluster_{uuid4().hex[:12]}"
         self._directory = tempfile.TemporaryDirectory(prefix="carillon-cluster-")
         self.data_dir = Path(self._directory.name)
@@ -89,6 +90,8 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._session:
+            self._session.close()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.exit_status = self.process.wait(timeout=60)
@@ -138,9 +141,16 @@ class Stage:
         return {name: pid for name, pid in processes.items() if name.startswith(prefix) and pid}
 
     def query(self, statement: str) -> list[Any]:
-        """Rows of a statement on the stage's database."""
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
-            return connection.execute(statement).fetchall()
+        """Rows of a statement on the stage's database, by a session that is kept: tests ask again and again."""
+        if self._session:
+            try:
+                return self._session.execute(statement).fetchall()
+            except psycopg.OperationalError:
+                if not self._session.closed:
+                    raise
+        # The first, or that server is gone; if none is back, this raises.
+        self._session = psycopg.connect(self.database_url, autocommit=True, prepare_threshold=None)
+        return self._session.execute(statement).fetchall()
 
     def execute(self, statements: str) -> None:
         """Carry out statements that return nothing on the stage's database."""
