@@ -22,7 +22,7 @@ from stage.pgbouncer import PgBouncer
 from stage.processes import run_python, start_python
 from stage.rabbitmq import RabbitMQ
 from stage.waiting import wait_until
-from tests.stack import OWN, STAGE_REDIS_URL
+from tests.stack import EMPTY_COPY, OWN, STAGE_REDIS_URL
 
 
 class Stage:
@@ -209,14 +209,15 @@ def _create_database(admin_url: str, name: str) -> None:
 @cache
 def _migrated_template(admin_url: str) -> str:
     """A database with every table and no job, to be copied; made once, and gone with its server."""
-    name = "cluster_template"
     with psycopg.connect(admin_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
+        if connection.execute("SELECT FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
+            return EMPTY_COPY
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(EMPTY_COPY)))
+    url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=EMPTY_COPY))
     command = ["manage.py", "migrate", "--no-input", "--skip-checks", "--verbosity", "0"]
     done = run_python(command, environment={**os.environ, "DATABASE_URL": url})
     assert done.returncode == 0, done.stderr
-    return name
+    return EMPTY_COPY
 
 
 def own_database_url() -> str:

@@ -19,6 +19,11 @@ LOOK = """
 import sys
 print(any(name.startswith(("jobs.admin", "unfold.admin", "jobs.api")) for name in sys.modules))
 """
+A_BEATS = """
+import sys
+import jobs.actions.bulk.runner, jobs.engine.beat
+print(any(name.startswith("jobs.shapes") for name in sys.modules))
+"""
 CHECKED = """
 from django.contrib import admin
 from django.core.checks import run_checks
@@ -36,6 +41,10 @@ print(reverse("admin:jobs_trigger_changelist"))
 @pytest.mark.parametrize("start", [STARTED_BY_CELERY, STARTED_BY_DJANGO], ids=["celery", "django"])
 def test_a_process_has_no_console_until_it_asks_for_a_url(start: str) -> None:
     assert _printed(start + LOOK + REVERSED) == ["False", "/admin/jobs/trigger/"]
+
+
+def test_a_beat_imports_what_callers_may_ask_for_once_they_have_asked() -> None:
+    assert _printed(STARTED_BY_CELERY + A_BEATS) == ["False"]
 
 
 def test_checks_of_the_console_see_its_pages_though_nothing_else_has_imported_them() -> None:
