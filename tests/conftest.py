@@ -50,7 +50,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     copy = "CREATE DATABASE {} TEMPLATE {}"
     names = map(sql.Identifier, (EMPTY_COPY, connection.settings_dict["NAME"]))
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as session:
-        if not session.execute("SELECT FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
+        if not session.execute("SELECT 1 FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
             session.execute(sql.SQL(copy).format(*names))
 
 

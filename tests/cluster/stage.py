@@ -210,7 +210,7 @@ def _create_database(admin_url: str, name: str) -> None:
 def _migrated_template(admin_url: str) -> str:
     """A database with every table and no job, to be copied; made once, and gone with its server."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
-        if connection.execute("SELECT FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
             return EMPTY_COPY
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(EMPTY_COPY)))
     url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=EMPTY_COPY))
