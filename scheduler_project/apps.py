@@ -1,24 +1,29 @@
 """The project as an app, and what ``manage.py check`` asks beside Django's own questions."""
 
-import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.apps import SimpleAdminConfig
+from django.contrib.admin.checks import check_admin_app, check_dependencies
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db.models.signals import post_migrate
 
 
 class ConsoleConfig(SimpleAdminConfig):
-    """Django's admin. A process that Celery's command starts shows no pages, so it does not import them."""
+    """Django's admin, without its pages: a process that shows some imports them, with ``scheduler_project.urls``."""
 
     def ready(self) -> None:
-        super().ready()
-        if "celery.bin.celery" not in sys.modules:
-            admin.autodiscover()
+        register(check_dependencies, Tags.admin)
+        register(_check_pages, Tags.admin)
+
+
+def _check_pages(app_configs: Sequence[AppConfig] | None, **asked: Any) -> list[CheckMessage]:
+    """Django's check of the admin, once all pages are known."""
+    admin.autodiscover()
+    return check_admin_app(app_configs, **asked)
 
 
 class SchedulerProjectConfig(AppConfig):
@@ -32,16 +37,22 @@ class SchedulerProjectConfig(AppConfig):
         from scheduler_project.web.logins import follow_logins
         from scheduler_project.web.requests import forget_ended_requests
         from scheduler_project.web.sessions import follow_sessions
-        from tenants.console.groups import keep_groups
 
         bound_waits()
         follow_logins()
         follow_sessions()
         # After the last app: then there are permissions for all models.
         post_migrate.connect(
-            keep_groups, sender=[*apps.get_app_configs()][-1], dispatch_uid="carillon-groups"
+            _keep_groups, sender=[*apps.get_app_configs()][-1], dispatch_uid="carillon-groups"
         )
         forget_ended_requests()
+
+
+def _keep_groups(**of_migrate: Any) -> None:
+    from tenants.console.groups import keep_groups
+
+    admin.autodiscover()
+    keep_groups(**of_migrate)
 
 
 @register(Tags.security, deploy=True)

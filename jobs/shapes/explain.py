@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, PlainSerializer, create_model
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from jobs.core.states import JobStatus, TriggerState
 from jobs.models import CatchUp
-from jobs.shapes.base import Shown
+from jobs.shapes.base import Shown, composed
 from jobs.shapes.notify import TenantNotify
 from jobs.shapes.terms import UNREAD, Number
 from tenants.quotas import QUOTAS
@@ -105,17 +105,17 @@ class JobExplanationShape(Shown):
     """Missed firings and backfills in hand, newest first."""
 
 
-Limits = create_model(
+Limits = composed(
     "Limits",
-    __base__=Shown,
-    __doc__="The tenant's quotas, as ``tenants.quotas`` has them.",
-    **{
+    Shown,
+    {
         quota.name: (
             int | None if quota.can_be_lifted else int,
             Field(description=quota.help_text("null")),
         )
         for quota in QUOTAS
-    },  # type: ignore[call-overload]
+    },
+    doc="The tenant's quotas, as ``tenants.quotas`` has them.",
 )
 
 

@@ -5,11 +5,11 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictBool, create_model, model_validator
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 
 from jobs.core.errors import InvalidInput
 from jobs.core.levers.targets import MAX_IN_FLIGHT, MAX_RATE, MIN_RATE
-from jobs.shapes.base import Shape, Shown
+from jobs.shapes.base import Shape, Shown, composed
 from jobs.shapes.terms import Between, Instant, Line, Text
 from tenants.actions import TENANT_SCOPES
 from tenants.models import QUEUES, SLUG, TYPE_NAME, Tenant
@@ -200,7 +200,7 @@ class _Settings(Shape):
         }
 
 
-_Quotas = create_model("_Quotas", __base__=_Settings, **{quota.name: _of_quota(quota) for quota in QUOTAS})
+_Quotas = composed("_Quotas", _Settings, {quota.name: _of_quota(quota) for quota in QUOTAS})
 
 
 class NewTenant(_Quotas):  # type: ignore[valid-type, misc]
@@ -233,10 +233,10 @@ class _Shown(Shown):
 
 
 class InstallationTenant(
-    create_model(  # type: ignore[misc]
+    composed(  # type: ignore[misc]
         "_ShownQuotas",
-        __base__=_Shown,
-        **{
+        _Shown,
+        {
             quota.name: (
                 int | None if quota.can_be_lifted else int,
                 Field(description=quota.help_text("null")),

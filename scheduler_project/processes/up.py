@@ -6,11 +6,11 @@ runs may finish), Flower, servers. A failure before the children run ends ``up``
 that is the child's, and is met by starting it again.
 """
 
+import io
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,11 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connections
+
 from scheduler_project.embedded import paths
-from scheduler_project.embedded.server import EmbeddedError, die_with_parent
+from scheduler_project.embedded.server import EmbeddedError
 from scheduler_project.embedded.stack import EmbeddedStack
 from scheduler_project.embedded.watch import ServerWatch
 from scheduler_project.processes.child import ProcessSpec
@@ -75,9 +78,9 @@ def _run(options: UpOptions, stack: EmbeddedStack) -> None:
     specs = list(process_specs(options, ports=ports, env=env, data_dir=stack.data_dir))
     console = Console(names=[SUPERVISOR, *(spec.name for spec in specs)])
 
-    for line in _manage("migrate", "--no-input", env=env).splitlines():
+    for line in _command("migrate", "--no-input").splitlines():
         console.say(SUPERVISOR, line)
-    admin = json.loads(_manage("ensure_admin", "--json", env=env))
+    admin = json.loads(_command("ensure_admin", "--json"))
 
     console.say(
         SUPERVISOR, f"Carillon  {urls['web']}/admin/  API {urls['web']}/api/docs  data {stack.data_dir}"
@@ -134,21 +137,19 @@ def process_specs(
         )
 
 
-def _manage(*arguments: str, env: Mapping[str, str]) -> str:
-    """The standard output of ``manage.py`` with ``arguments``, run to its end."""
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "manage.py", *arguments],
-        env={**os.environ, **env},
-        cwd=PROJECT_DIR,
-        check=False,
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        preexec_fn=die_with_parent(signal.SIGTERM),
-    )
-    if done.returncode:
-        raise UpError(f"manage.py {arguments[0]} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+def _command(*arguments: str) -> str:
+    """The standard output of a management command, carried out in this process, which is left with no connection.
+
+    Another process would take longer to import Django than the command takes.
+    """
+    printed = io.StringIO()
+    try:
+        call_command(*arguments, stdout=printed)
+    except (CommandError, DatabaseError) as error:
+        raise UpError(f"manage.py {arguments[0]} failed: {error}") from error
+    finally:
+        connections.close_all()
+    return printed.getvalue()
 
 
 def _free_port(host: str, port: int, *, option: str) -> int:

@@ -15,6 +15,11 @@ from tests.cluster.receiver import Receiver
 from tests.stack import POSTGRES
 
 
+@pytest.fixture(autouse=True, scope="session")
+def tables(django_db_setup: None) -> None:
+    """Stages copy the tests' database, which this worker of xdist needs anyway for the files that come later."""
+
+
 class Servers(NamedTuple):
     """Both servers and where they keep their data."""
 

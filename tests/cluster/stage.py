@@ -22,7 +22,7 @@ from stage.pgbouncer import PgBouncer
 from stage.processes import run_python, start_python
 from stage.rabbitmq import RabbitMQ
 from stage.waiting import wait_until
-from tests.stack import OWN, STAGE_REDIS_URL
+from tests.stack import EMPTY_COPY, OWN, STAGE_REDIS_URL
 
 
 class Stage:
@@ -46,6 +46,7 @@ class Stage:
         """
         self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
+        self._session: psycopg.Connection[Any] | None = None
         self._name = f"cluster_{uuid4().hex[:12]}"
         self._directory = tempfile.TemporaryDirectory(prefix="carillon-cluster-")
         self.data_dir = Path(self._directory.name)
@@ -89,6 +90,8 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._session:
+            self._session.close()
         self.process.send_signal(signal.SIGTERM)
         try:
             self.exit_status = self.process.wait(timeout=60)
@@ -138,9 +141,16 @@ class Stage:
         return {name: pid for name, pid in processes.items() if name.startswith(prefix) and pid}
 
     def query(self, statement: str) -> list[Any]:
-        """Rows of a statement on the stage's database."""
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
-            return connection.execute(statement).fetchall()
+        """Rows of a statement on the stage's database, by a session that is kept: tests ask again and again."""
+        if self._session:
+            try:
+                return self._session.execute(statement).fetchall()
+            except psycopg.OperationalError:
+                if not self._session.closed:
+                    raise
+        # The first, or that server is gone; if none is back, this raises.
+        self._session = psycopg.connect(self.database_url, autocommit=True, prepare_threshold=None)
+        return self._session.execute(statement).fetchall()
 
     def execute(self, statements: str) -> None:
         """Carry out statements that return nothing on the stage's database."""
@@ -199,14 +209,15 @@ def _create_database(admin_url: str, name: str) -> None:
 @cache
 def _migrated_template(admin_url: str) -> str:
     """A database with every table and no job, to be copied; made once, and gone with its server."""
-    name = "cluster_template"
     with psycopg.connect(admin_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
+            return EMPTY_COPY
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(EMPTY_COPY)))
+    url = as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=EMPTY_COPY))
     command = ["manage.py", "migrate", "--no-input", "--skip-checks", "--verbosity", "0"]
     done = run_python(command, environment={**os.environ, "DATABASE_URL": url})
     assert done.returncode == 0, done.stderr
-    return name
+    return EMPTY_COPY
 
 
 def own_database_url() -> str:

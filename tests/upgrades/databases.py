@@ -17,11 +17,16 @@ MIGRATE = ("manage.py", "migrate", "--no-input", "--skip-checks")
 
 
 @contextmanager
-def empty_database() -> Iterator[str]:
-    """The URL of a database without a table, on the tests' server; it is dropped at the end."""
+def own_database(*, like: str | None = None) -> Iterator[str]:
+    """The URL of a database, without a table, on the tests' server; it is dropped at the end.
+
+    ``like``: the URL of one that it is a copy of instead; nobody may be connected to that.
+    """
     admin_url, name = os.environ["DATABASE_URL"], f"upgrades_{uuid4().hex[:12]}"
+    template = psycopg.conninfo.conninfo_to_dict(like)["dbname"] if like else "template1"
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
     with psycopg.connect(admin_url, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        admin.execute(create.format(sql.Identifier(name), sql.Identifier(str(template))))
     try:
         yield as_url(psycopg.conninfo.make_conninfo(admin_url, dbname=name))
     finally:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from stage.waiting import wait_until
-from tests.upgrades.databases import empty_database, migrate_beside, migrated
+from tests.upgrades.databases import migrate_beside, migrated, own_database
 
 pytestmark = pytest.mark.slow
 BEFORE, THERE = "0009_workflows", "0010_event_partitions"
@@ -76,10 +76,16 @@ def application(url: str) -> Iterator[str]:
             owner.execute(f"DROP ROLE {role}")
 
 
-@pytest.fixture
-def url() -> Iterator[str]:
-    with empty_database() as url:
+@pytest.fixture(scope="module")
+def before() -> Iterator[str]:
+    with own_database() as url:
         migrated(url, "jobs", BEFORE)
+        yield url
+
+
+@pytest.fixture
+def url(before: str) -> Iterator[str]:
+    with own_database(like=before) as url:
         yield url
 
 

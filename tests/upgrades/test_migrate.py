@@ -13,7 +13,7 @@ from psycopg.errors import DiskFull, LockNotAvailable
 
 from scheduler_project.management.commands import migrate
 from stage.waiting import wait_until
-from tests.upgrades.databases import empty_database, migrate_beside, migrated
+from tests.upgrades.databases import migrate_beside, migrated, own_database
 
 #: What the last migration of jobs changes, to be held by a reader in its way.
 TABLE, BEFORE, LAST = "auth_user", "0006_audit_trail", "0007_operators_on_the_trail"
@@ -21,7 +21,7 @@ TABLE, BEFORE, LAST = "auth_user", "0006_audit_trail", "0007_operators_on_the_tr
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with empty_database() as url:
+    with own_database() as url:
         yield url
 
 

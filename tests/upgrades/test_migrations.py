@@ -12,7 +12,7 @@ import pytest
 
 from jobs.store.insight import schema
 from stage.processes import run_python
-from tests.upgrades.databases import empty_database
+from tests.upgrades.databases import own_database
 from tests.upgrades.rules import broken_rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +115,7 @@ class TestMigrations:
     @pytest.fixture(scope="class")
     @classmethod
     def told(cls) -> list[dict[str, object]]:
-        with empty_database() as url:
+        with own_database() as url:
             environment = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "scheduler_project.settings"}
             done = run_python(
                 ["-m", "tests.upgrades.statements", *EARLIER], environment=os.environ | environment

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django_celery_results import admin as theirs  # noqa: F401  # it registers what is unregistered here
 from django_celery_results.models import GroupResult, TaskResult
 from unfold.contrib.filters.admin import ChoicesDropdownFilter
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q, QuerySet
 
 from jobs.actions.ledger_audit import RETENTION_MARGIN, SETTLING, JobAudit, audit
@@ -19,12 +19,13 @@ from jobs.core.instants import instant_text, parse_instant
 from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.models import Job
 from tenants.clock import database_now
+from tenants.management.command import PromptCommand
 
 #: Differences that are shown one by one; all of them are counted.
 _MAX_SHOWN = 100
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Walk the schedules of the past; report firings without a record and records without a firing."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -4,13 +4,14 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from jobs.conf import engine_settings
 from jobs.store.trail import roles
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = (
         "Run as the tables' owner, after migrate: grant ROLE what processes need, and of the audit trail only to read "
         "it and to append to it. May be repeated."

@@ -3,18 +3,18 @@
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from jobs.core.errors import InvalidInput
 from jobs.core.sizing import COSTS, Load, Sizing, inputs_of, size
+from tenants.management.command import PromptCommand
 
 #: Options that differ from the fields they fill.
 _OPTIONS = {"runtime_seconds": "runtime"}
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Say what a load needs: workers, connections, memory, disk. Asks no server; docs/capacity.md."
-    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--firings-per-second", type=float, required=True, metavar="R", help="on average")

@@ -5,13 +5,14 @@ from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from jobs.conf import engine_settings
 from jobs.store.trail import chain
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Hold the audit trail to its signed checkpoints; report what was changed, removed or added."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,18 +6,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 
 from scheduler_project.demo.runner import Demo, DemoOptions
 from scheduler_project.demo.system import DemoError, enter_own_environment
 from scheduler_project.embedded.paths import ensure_data_dir
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Run everything with sample tenants and jobs against a local receiver, and show how it goes."
-    # Checks may ask the database, which is not there yet.
-    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from scheduler_project.processes.up import UpError, UpOptions, up
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Run web, beats, workers and Flower here; Postgres and Redis too unless their URLs are set."
-    # Checks may ask the database, which is not there yet; ``migrate`` runs them.
-    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

@@ -3,13 +3,12 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from tenants.management.arguments import tenant_of
+from tenants.management.command import PromptCommand
 from tenants.management.keys import add_key_options, make_key
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Create an API key; its text is printed once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

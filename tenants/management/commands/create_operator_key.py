@@ -3,13 +3,12 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from tenants.management.command import PromptCommand
 from tenants.management.keys import add_key_options, make_key
 from tenants.models import ApiKey
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Create an API key for the levers over all tenants; its text is printed once. It reads and writes no jobs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

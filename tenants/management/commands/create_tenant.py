@@ -5,15 +5,16 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from tenants.actions import create_api_key, create_tenant
 from tenants.management.arguments import add_lists, add_quotas, complaints, given_lists, given_quotas
+from tenants.management.command import PromptCommand
 from tenants.vault.signing import open_signing_secrets
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Create a tenant, and with --api-key a key whose text is printed once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -5,11 +5,13 @@ import secrets
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import IntegrityError, transaction
 
+from tenants.management.command import PromptCommand
 
-class Command(BaseCommand):
+
+class Command(PromptCommand):
     help = "Create the superuser `admin` with a random password, unless a superuser exists."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -3,13 +3,14 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from tenants.management.command import PromptCommand
 from tenants.vault.rekey import SLICE, keys_in_use, rekey
 from tenants.vault.sealing import current_prefix, key_id_of
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = (
         "Seal every secret under the first of CARILLON_ENCRYPTION_KEYS. May be stopped and repeated. A key may be "
         "taken away once every process runs with the new first one and a run after that finds nothing under it."

@@ -4,12 +4,13 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from tenants.console.operators import reset_second_factor
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Let an operator sign in with the password alone, and end all their sessions. May be repeated."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

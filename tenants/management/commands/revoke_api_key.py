@@ -3,13 +3,12 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from tenants.actions import revoke_api_key
 from tenants.management.arguments import key_of
+from tenants.management.command import PromptCommand
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Refuse every request with this key from now on. Cannot be undone; may be repeated."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from tenants.actions import rotate_api_key
 from tenants.management.arguments import complaints, key_of
+from tenants.management.command import PromptCommand
 from tenants.vault.signing import DEFAULT_OVERLAP
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Create a key like another, which then expires; the new one's text is printed once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from tenants.management.arguments import complaints, tenant_of
+from tenants.management.command import PromptCommand
 from tenants.vault.signing import DEFAULT_OVERLAP, rotate_signing_secret
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = "Sign a tenant's webhooks with a fresh secret, and for a while with the one before it too."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from tenants.actions import CHANGEABLE, update_tenant
 from tenants.management.arguments import (
@@ -16,10 +16,11 @@ from tenants.management.arguments import (
     given_quotas,
     tenant_of,
 )
+from tenants.management.command import PromptCommand
 from tenants.models import Tenant
 
 
-class Command(BaseCommand):
+class Command(PromptCommand):
     help = (
         "Change a tenant. A quota below what is in use is accepted: nothing is taken back, and nothing more is "
         "let in until use has fallen below it."
