@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib import admin
 from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,9 @@ from tenants import recent_keys
 from tests import factories
 from tests.emptying import empty_tables
 from tests.stack import EMPTY_COPY, OWN
+
+# Tests are made for each of the console's pages, which are there from here on.
+admin.autodiscover()
 
 # A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
