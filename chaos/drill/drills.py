@@ -203,7 +203,7 @@ class _Calls(Drill):
     job_type, clears = "webhook", False
     attempts: ClassVar[int]
 
-    def strike(self) -> None:
+    def cut(self) -> None:
         if ("target", "receiver") in self.cluster.proxies.links:
             self.port = self.cluster.proxies.links["target", "receiver"].port
         else:
@@ -212,6 +212,9 @@ class _Calls(Drill):
             )
         self.host = f"127.0.0.1:{self.port}"
         self.cluster.proxies.set("target", "receiver", Weather(refuse=True))
+
+    def strike(self) -> None:
+        self.cut()
         retry = {
             "max_attempts": self.attempts,
             "backoff": "fixed",
@@ -267,6 +270,40 @@ class RetriesExplode(_Calls):
             "bulk", "resume", "--labels", f"crew={self.crew}", "--per-second", "5", "--yes"
         )
         self.replay()
+
+
+class RunsFail(_Calls):
+    page, fault, alert = "runs-of-workflows", "what each run calls refuses connections", "CarillonRunsFailing"
+    job_type, attempts = "", 1
+
+    def strike(self) -> None:
+        self.cut()
+        self.crew = f"drill-{uuid4().hex[:8]}"
+        call = {"job_type": "webhook", "payload": {"url": f"http://{self.host}/drill"}}
+        load = {**call, "retry_policy": {"max_attempts": self.attempts}}
+        every = {"schedule": {"type": "interval", "every_seconds": 1}, "overlap_policy": "allow"}
+        file = self.cluster.home / f"{self.crew}.json"
+        file.write_text(
+            json.dumps({"name": self.crew, "tasks": {"load": load}, "max_concurrent": 100, **every})
+        )
+        self.operator.carillon("workflows", "apply", "-f", str(file))
+
+    def steps(self) -> None:
+        self.mend()
+        failed = ("--workflow", self.crew, "--state", "failed")
+        self.operator.carillon("bulk", "retry-runs", *failed, "--per-second", "10", "--yes")
+
+    def is_over(self) -> bool:
+        """No run is left that failed, and the schedule's succeed."""
+        of_it = f"run.workflow_id = (SELECT id FROM jobs_workflow WHERE name = '{self.crew}')"
+        runs = f"SELECT 1 FROM jobs_workflowrun run WHERE {of_it} AND"
+        lately = "state = 'succeeded' AND scheduled_for > clock_timestamp() - interval '5 s'"
+        if self.cluster.query(f"{runs} state = 'failed' LIMIT 1") or not self.cluster.query(
+            f"{runs} {lately} LIMIT 1"
+        ):
+            return False
+        self.operator.carillon("workflows", "schedule", "pause", self.crew)
+        return True
 
 
 class TenantFloods(Drill):
@@ -353,5 +390,6 @@ DRILLS: dict[str, type[Drill]] = {
     "flood": TenantFloods,
     "bad-deploy": BadDeploy,
     "target": TargetDown,
+    "runs": RunsFail,
     "retries": RetriesExplode,
 }

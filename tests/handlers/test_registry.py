@@ -86,7 +86,7 @@ class TestLoad:
         ours = [
             kind.name for kind in registry.all_types() if kind.handler.__module__.startswith("jobs.handlers.")
         ]
-        system = ["carillon.email", "carillon.notice", "carillon.wait", "carillon.workflow"]
+        system = ["carillon.email", "carillon.notice", "carillon.run", "carillon.wait", "carillon.workflow"]
         assert ours == [*system, "celery_task", "message", "noop", "webhook"]
 
     def test_imports_a_teams_module(self, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.checks import Error, Warning
-from django.db import connections
+from django.db import connection, connections
 from django.test import Client
 
 from jobs.store import replica as history
@@ -59,7 +59,8 @@ def test_one_that_is_promoted_is_read_no_more(
     """From the first read on: what it is given from then on is its own."""
     assert history.read(lambda as_of: server_of_history()) == REPLICA
     replica.promote()
-    with psycopg.connect(f"host={replica.socket} user=carillon dbname=test_carillon") as own:
+    database = connection.settings_dict["NAME"]
+    with psycopg.connect(f"host={replica.socket} user=carillon dbname={database}") as own:
         own.execute("INSERT INTO django_session VALUES ('own', '', now())")
     assert WATCH.condition().is_fit  # nobody has looked since
     assert history.read(lambda as_of: server_of_history()) == PRIMARY
