@@ -267,6 +267,22 @@ class TestSleep:
         assert nap(LONG, listening=True) is False
         assert time.monotonic() - began < LONG
 
+    def test_is_followed_by_two_turns_where_a_wake_up_comes_after_a_silence(
+        self, nap: Sleep, channel: Channel
+    ) -> None:
+        """The first finds the work, the second what was committed while the sender kept silent."""
+        threading.Timer(0.05, Sender(channel).send).start()
+        began = time.monotonic()
+        for _ in range(2):
+            nap(LONG, listening=True)
+        assert time.monotonic() - began < LONG
+        # The control: no more than these, and of one that came during a turn the second alone.
+        nap._listener._writer.send(b"\0")
+        nap(LONG, listening=True)
+        began = time.monotonic()
+        nap(0.05, listening=True)
+        assert time.monotonic() - began >= 0.05
+
     def test_does_not_end_at_a_wake_up_while_another_leads(self, nap: Sleep, channel: Channel) -> None:
         Sender(channel).send()
         wait_until(lambda: nap._wait(0, nap._listener))
