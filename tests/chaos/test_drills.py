@@ -1,4 +1,4 @@
-"""The drills fit the playbooks and the rules; that each can be carried out, `make drill` shows in a quarter of an hour."""
+"""The drills fit the playbooks and the rules; that each can be carried out, `make drill` shows."""
 
 import pytest
 
