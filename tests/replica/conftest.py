@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from jobs.models import Trigger
 from jobs.store import replica as history
 from jobs.store.db.routing import PRIMARY, REPLICA, HistoryRouter
 from jobs.store.replica.watch import WATCH, Watch
@@ -83,3 +84,13 @@ def replica(configured: Replica) -> Replica:
     wait_until(lambda: WATCH.look() or WATCH.condition().is_fit, 20, what="the replica to be fit")
     assert history.is_configured()
     return configured
+
+
+@pytest.fixture
+def stopped(trigger: Trigger, replica: Replica) -> Iterator[Replica]:
+    """With ``trigger``, which the module says: it has all that there is, is known to, and replays nothing more."""
+    replica.catch_up()
+    WATCH.look()
+    replica.pause()
+    yield replica
+    replica.resume()

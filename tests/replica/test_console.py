@@ -1,7 +1,5 @@
 """The console's lists of history, read from a real replica."""
 
-from collections.abc import Iterator
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -45,15 +43,6 @@ def one_of_each() -> Trigger:
     begin(make_workflow(found.tenant, ("a", "b")))
     TaskResult.objects.create(task_id=str(found.id), status="SUCCESS")
     return found
-
-
-@pytest.fixture
-def stopped(trigger: Trigger, replica: Replica) -> Iterator[Replica]:
-    replica.catch_up()
-    WATCH.look()
-    replica.pause()
-    yield replica
-    replica.resume()
 
 
 def listed(client: Client, model: str, query: str = "", **headers: str) -> tuple[bytes, int]:

@@ -51,16 +51,6 @@ def trigger(caller: Caller) -> Trigger:
     return found
 
 
-@pytest.fixture
-def stopped(trigger: Trigger, replica: Replica) -> Iterator[Replica]:
-    """It has all that there is, is known to, and replays nothing more."""
-    replica.catch_up()
-    WATCH.look()
-    replica.pause()
-    yield replica
-    replica.resume()
-
-
 def rows(answer: Any) -> list[dict[str, Any]]:
     assert answer.status_code == 200, answer.content
     found: list[dict[str, Any]] = answer.json()["results"]
