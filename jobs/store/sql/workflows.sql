@@ -1,4 +1,4 @@
--- Workflows (ADR 32). What follows from the end of a task is decided by functions of migrations 0009 and 0012.
+-- Workflows (ADR 32). What follows from the end of a task is decided by functions of migrations 0009, 0012 and 0019.
 
 -- name: insert_graph
 -- Write the tasks and edges of a version, by their numbers.

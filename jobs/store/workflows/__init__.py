@@ -1,6 +1,6 @@
 """Workflows (ADR 32): ``runs`` writes versions, begins and steers runs; ``flow`` finds what payloads take.
 
-What follows from the end of a task is decided by functions of the database (migrations 0009 and 0012).
+What follows from the end of a task is decided by functions of the database (migrations 0009, 0012 and 0019).
 """
 
 from jobs.store.workflows.runs import (
