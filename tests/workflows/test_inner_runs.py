@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from jobs.actions.workflows import definitions, runs
 from jobs.core.errors import InvalidInput
@@ -172,6 +173,17 @@ class TestAStart:
         assert WorkflowRun.objects.count() == 2
         finish([row], lambda _: "succeeded")
         assert play(run) == [["x"], ["y"], ["b"]]
+
+    def test_has_a_run_that_overlap_counts_from_its_beginning(self) -> None:
+        """A schedule's firing in flight counts by itself, so that its run does not; this one is of no schedule."""
+        make(tenant := factories.make_tenant())
+        outer(tenant, {"name": "load"})
+        [row] = factories.claim(*starts())
+        inner = store.begin_inner(trigger_id=row.id, fence=row.fence, workflow="load")
+        workflow_id = WorkflowRun.objects.get(id=inner).workflow_id
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT carillon_running_runs(%s)", [workflow_id])
+            assert cursor.fetchone() == (1,)
 
     def test_that_is_written_after_its_run_has_ended_ends_the_task(self) -> None:
         """Its worker was frozen as it had begun the run."""
