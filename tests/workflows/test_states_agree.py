@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 SQL = (
     "jobs/migrations/0009_workflows.py",
     "jobs/migrations/0012_waits_and_maps.py",
+    "jobs/migrations/0022_tasks_by_their_keys.py",
     "jobs/store/sql/workflows.sql",
 )
 Move = tuple[str, str]

@@ -114,7 +114,10 @@ class TaskRun(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    run = models.ForeignKey(WorkflowRun, on_delete=models.PROTECT, related_name="task_runs", db_index=False)
+    #: Without a constraint: it would be checked twice for each task that ends (migration 0022).
+    run = models.ForeignKey(
+        WorkflowRun, on_delete=models.PROTECT, related_name="task_runs", db_index=False, db_constraint=False
+    )
     task = models.PositiveIntegerField()
     #: Of an item of a map: its place in the list, from 0, and what stands there.
     item = models.PositiveIntegerField(null=True)
