@@ -1,9 +1,10 @@
 """Workflows: fan-out and fan-in beside as many plain firings, the steps of a chain, and a fan-in among killed workers.
 
-Tasks and plain no-ops take turns on the same processes; the ratio is of their rates. A chain runs in calm, alone: its
-steps' times, where they go, and the processor's time for one; beside it Celery's chain on the same broker. Then a
-thousand tasks fan in while two workers are killed with ``kill -9``, one at a third and one at two thirds of the tasks;
-beside it Celery's chord, as it comes and as durable as it can be made.
+A fan is of tasks that the definition names, up to a thousand, or of the items of a list. Tasks and plain no-ops take
+turns on the same processes; the ratio is of their rates. A chain runs in calm, alone: its steps' times, where they go,
+and the processor's time for one; beside it Celery's chain on the same broker. Then a thousand tasks fan in while two
+workers are killed with ``kill -9``, one at a third and one at two thirds of the tasks; beside it Celery's chord, as it
+comes and as durable as it can be made.
 """
 
 from collections import defaultdict
@@ -37,6 +38,19 @@ OURS, DEFAULT, DURABLE = "Carillon", "Celery, default settings", "Celery, acknow
 
 
 @dataclass(frozen=True)
+class Fans:
+    """Tasks a second of fans, and of as many plain no-ops after each."""
+
+    fans: list[float]
+    plain: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the rounds'."""
+        return median(one / other for one, other in zip(self.fans, self.plain, strict=True))
+
+
+@dataclass(frozen=True)
 class Chain:
     """The steps of chains, in ms, and the processor's ms for a step by process."""
 
@@ -57,7 +71,9 @@ def measure(stage: Stage, *, scale: float) -> Report:
     full = scale >= SMALL
     width, length = max(4, int(WIDTH * scale)), max(4, int(LENGTH * scale))
     with carillon.running(stage) as (beat, worker):
-        fans, plain = _fans(stage, width, rounds=ROUNDS if full else 1)
+        rounds, count = ROUNDS if full else 1, RUNS * (width + 2)
+        fans = _fans(stage, graphs.fan(width), RUNS, count, rounds=rounds)
+        mapped = _fans(stage, graphs.mapped(), 1, count, rounds=rounds, run_input={"items": [*range(count)]})
         pids = {"beat": beat.process.pid, "worker": worker.process.pid}
         ours = _chains(stage, length, rounds=CHAIN_ROUNDS if full else 1, pids=pids)
     theirs = [_celery_chain(stage, length) for _ in range(CHAIN_ROUNDS if full else 1)]
@@ -66,26 +82,30 @@ def measure(stage: Stage, *, scale: float) -> Report:
         killed[OURS].append(_killed(stage, max(12, int(KILL_WIDTH * scale))))
         for name, kind in ((DEFAULT, "default"), (DURABLE, "durable")):
             killed[name].append(_celery_killed(stage, kind, max(12, int(KILL_WIDTH * scale))))
-    return _report(width, fans, plain, ours, theirs, killed)
+    return _report(width, fans, mapped, ours, theirs, killed)
 
 
 def _report(
     width: int,
-    fans: list[float],
-    plain: list[float],
+    fans: Fans,
+    mapped: Fans,
     ours: Chain,
     theirs: list[float],
     killed: Mapping[str, list[Round]],
 ) -> Report:
-    ratio = median(one / other for one, other in zip(fans, plain, strict=True))
-    rates = {f"tasks a second, {RUNS} x {width}": fans, "plain firings a second": plain}
+    count = RUNS * (width + 2)
+    rates = {
+        f"tasks a second, {RUNS} x {width:,}": fans.fans,
+        f"a map's, {count:,}": mapped.fans,
+        "plain firings a second": fans.plain + mapped.plain,
+    }
     return Report(
         name="workflows",
         title=f"Fan-out and fan-in ({WORKER_PROCESSES} worker processes), a chain's steps, and kills in the midst",
         unit="per second",
-        ours=median(fans),
-        peer=median(plain),
-        ratio=ratio,
+        ours=median(fans.fans),
+        peer=median(fans.plain),
+        ratio=fans.ratio,
         columns=("median", "lowest", "highest", "completed"),
         rows=(
             *(Row(name, (*_three(found, ".0f"), "")) for name, found in rates.items()),
@@ -94,7 +114,8 @@ def _report(
             *(Row(f"kills: {name}, s", _kills(rounds)) for name, rounds in killed.items()),
         ),
         more={
-            "tasks": RUNS * (width + 2),
+            "tasks": count,
+            "map_ratio": round(mapped.ratio, 2),
             "rates": {name: [round(rate) for rate in found] for name, found in rates.items()},
             "chain_p50_ms": round(percentile(ours.whole, 0.5), 2),
             "chain_p99_ms": round(percentile(ours.whole, 0.99), 2),
@@ -119,18 +140,20 @@ def _kills(rounds: list[Round]) -> tuple[str, ...]:
     return (*figures, f"{len(seconds)} of {len(rounds)}")
 
 
-def _fans(stage: Stage, width: int, *, rounds: int) -> tuple[list[float], list[float]]:
-    """Tasks a second, and as many plain no-ops, in turns."""
-    workflow = graphs.make_workflow(graphs.fan(width))
-    count, fans, plain = RUNS * (width + 2), [], []
+def _fans(
+    stage: Stage, definition: dict[str, Any], begun: int, count: int, *, rounds: int, run_input: Any = None
+) -> Fans:
+    """So many runs begin at once, of ``count`` tasks in all; then as many plain no-ops."""
+    workflow = graphs.make_workflow(definition)
+    found = Fans([], [])
     for _ in range(rounds):
         stage.settle()
-        runs = graphs.begin(workflow, RUNS)
-        _must_end(stage, f"Carillon: {RUNS} fans of {width:,}", runs)
-        fans.append(count / graphs.seconds(stage, runs))
+        runs = graphs.begin(workflow, begun, run_input=run_input)
+        _must_end(stage, f"Carillon: {count:,} tasks of {definition['name']}", runs)
+        found.fans.append(count / graphs.seconds(stage, runs))
         batch = carillon.add_one_time_jobs(stage, count, due_in=timedelta())
-        plain.append(count / carillon.drain(stage, batch, what=f"Carillon: {count:,} plain firings"))
-    return fans, plain
+        found.plain.append(count / carillon.drain(stage, batch, what=f"Carillon: {count:,} plain firings"))
+    return found
 
 
 def _must_end(stage: Stage, what: str, runs: list[Any]) -> None:

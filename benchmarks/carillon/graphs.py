@@ -17,7 +17,8 @@ _SECONDS = """
 """
 _UNLIKE = """
     SELECT count(*) FROM jobs_taskrun r LEFT JOIN jobs_trigger t ON t.id = r.id
-    WHERE r.run_id = ANY(%(ids)s) AND (r.state <> 'succeeded' OR t.state IS DISTINCT FROM 'succeeded')
+    WHERE r.run_id = ANY(%(ids)s)
+      AND (r.state <> 'succeeded' OR t.state IS DISTINCT FROM 'succeeded' AND r.item_count IS NULL)
 """
 #: Of each step of a chain but the first, in ms: from the end of the task before until it was ready, until queued, until
 #: started, and until its own end was on record.
@@ -51,6 +52,18 @@ def fan(width: int, **payload: Any) -> dict[str, Any]:
     }
 
 
+def mapped() -> dict[str, Any]:
+    """A no-op for each item of the run's input, beside each other, then one."""
+    return {
+        "name": "mapped",
+        "tasks": {
+            "part": {"job_type": "noop", "map": {"over": {"$from": "workflow.input.items"}}},
+            "gather": {"job_type": "noop"},
+        },
+        "edges": [{"before": "part", "after": "gather"}],
+    }
+
+
 def chain(length: int) -> dict[str, Any]:
     """No-ops, one after the other."""
     keys = [f"step{n}" for n in range(length)]
@@ -70,13 +83,13 @@ def make_workflow(definition: dict[str, Any], *, tenant: str = TENANT) -> UUID:
     return made
 
 
-def begin(workflow_id: UUID, count: int = 1, *, tenant: str = TENANT) -> list[UUID]:
+def begin(workflow_id: UUID, count: int = 1, *, tenant: str = TENANT, run_input: Any = None) -> list[UUID]:
     """Begin so many runs; returns their ids."""
     from jobs.actions.workflows.runs import run_workflow
     from tenants.models import Tenant
 
     owner = Tenant.objects.get(slug=tenant)
-    return [run_workflow(tenant=owner, workflow_id=workflow_id).id for _ in range(count)]
+    return [run_workflow(tenant=owner, workflow_id=workflow_id, run_input=run_input).id for _ in range(count)]
 
 
 def ended(stage: Stage, runs: Sequence[UUID]) -> bool:
@@ -90,7 +103,7 @@ def tasks_ended(stage: Stage, run: UUID) -> int:
 
 
 def unlike(stage: Stage, runs: Sequence[UUID]) -> int:
-    """How many tasks have not succeeded, by their run or by their trigger."""
+    """How many tasks have not succeeded, by their run or by their trigger; a map itself has none."""
     return int(stage.value(_UNLIKE, ids=list(runs)))
 
 
