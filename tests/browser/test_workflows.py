@@ -1,11 +1,14 @@
 """A workflow in a real browser: its graph is drawn, follows its run, and steers it."""
 
-from jobs.models import WorkflowRun
+from jobs.core.workflows.states import RUN_TYPE
+from jobs.models import Trigger, WorkflowRun
 from tests import factories
 from tests.browser.chromium import theme
 from tests.browser.walk import Walk
+from tests.engine.conftest import Perform, handler, perform
 from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow
 
+__all__ = ("handler", "perform")
 EDGES = (
     ("extract", "clean"),
     ("extract", "check"),
@@ -57,6 +60,29 @@ class TestAWorkflow:
         walk.press("#dialog button[type=submit]")
         walk.reads("Goes on from check.")
         assert WorkflowRun.objects.get().state == "running"
+
+    def test_leads_from_a_task_to_its_run_which_waits_for_a_signal_and_is_given_it(
+        self, walk: Walk, perform: Perform
+    ) -> None:
+        tenant = factories.make_tenant()
+        waits = {"approved": {"type": "signal", "name": "approved"}}
+        make_workflow(tenant, ("count", "approved"), ("approved", "send"), waits=waits, name="billing")
+        run = begin(
+            make_workflow(tenant, ("bill", "report"), inner={"bill": {"name": "billing"}}, name="month end")
+        )
+        factories.dispatch(types=[RUN_TYPE])
+        perform(Trigger.objects.get(job_type=RUN_TYPE))
+        finish(claim_due(), lambda _: "succeeded")
+        walk.browser.get(f"{walk.browser.current_url}jobs/workflowrun/{run.id}/change/?task=bill")
+        walk.click("Its run", within="#task-panel")
+        walk.reads("approved", within="#tasks")
+        walk.press("#task-approved")
+        walk.reads("It waits for the signal approved", within="#task-panel")
+        walk.click("Give", within="#task-panel")
+        walk.press("#dialog button[type=submit]")
+        walk.reads("Gave the signal approved.")
+        [row] = claim_due()
+        assert key_of(row.id) == "send"
 
     def test_has_no_two_tasks_of_its_graph_in_one_place_in_light_or_dark(self, walk: Walk) -> None:
         run = begin(make_workflow(factories.make_tenant(), *EDGES, name="etl"))

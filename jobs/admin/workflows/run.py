@@ -157,7 +157,6 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         asks="All tasks of the run that wait for this signal succeed, and the run goes on.",
         icon="sensors",
         form=SignalForm,
-        confirm="Give it",
     )
     def signal(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         given = {name: form.cleaned_data[name] for name in ("name", "payload")}
