@@ -20,10 +20,10 @@ from jobs.core.errors import InvalidInput
 from jobs.handlers import registry
 from jobs.shapes.base import OneOf, Shape, T
 from jobs.shapes.terms import Text, here
-from jobs.store.events.notices import RUN_WORDS, TENANT_RUN_WORDS, WORDS
+from jobs.store.events.notices import RUN_WORDS, SCHEDULE_WORDS, TENANT_RUN_WORDS, WORDS
 
 #: What a job may ask for, a workflow, and a tenant for its jobs and workflows.
-ON, RUN_ON = tuple(WORDS.values()), tuple(RUN_WORDS.values())
+ON, RUN_ON = tuple(WORDS.values()), (*RUN_WORDS.values(), *SCHEDULE_WORDS.values())
 TENANT_ON = (*ON, *TENANT_RUN_WORDS.values())
 
 
@@ -90,12 +90,12 @@ class NotifyByEmail(_Notify):
 
 class RunNotifyByWebhook(NotifyByWebhook):
     on: _some_of(RUN_ON)  # type: ignore[valid-type]
-    """How a run ended."""
+    """How a run ended; dead and skipped: a firing of its schedule began none."""
 
 
 class RunNotifyByEmail(NotifyByEmail):
     on: _some_of(RUN_ON)  # type: ignore[valid-type]
-    """How a run ended."""
+    """How a run ended; dead and skipped: a firing of its schedule began none."""
 
 
 class TenantNotifyByWebhook(NotifyByWebhook):

@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 
 from jobs.actions.workflows import runs
+from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.notices import notify
-from jobs.models import Change, Event, Trigger, Workflow, WorkflowRun
+from jobs.models import Change, Event, Job, Trigger, Workflow, WorkflowRun
+from jobs.store import db, events, execution
 from jobs.store import workflows as store
+from jobs.store.catchup.ledger import Run
 from tenants.models import Tenant
 from tenants.vault.secrets import delete_secret, put_secret
+from tests import factories
 from tests.factories import make_tenant
 from tests.interfaces.api.caller import Caller, faulty_fields
 from tests.workflows.playing import begin, make_workflow, play
@@ -84,7 +88,7 @@ class TestAWorkflow:
             (URL, "notify"),
             ({"url": URL}, "notify.on"),
             ({"on": [], "url": URL}, "notify.on"),
-            ({"on": ["dead"], "url": URL}, "notify.on[0]"),
+            ({"on": ["paused"], "url": URL}, "notify.on[0]"),
             ({"on": ["run_failed"], "url": URL}, "notify.on[0]"),
             ({"on": ["failed"]}, "notify.url"),
             ({"on": ["failed"], "url": "ftp://x"}, "notify.url"),
@@ -214,6 +218,49 @@ class TestARun:
             play(begin(workflow))
         assert notify() == 1
         assert told(tenant)[0]["body"]["data"]["events"] == 3
+
+
+class TestASchedule:
+    """Of a firing of it that begins no run there is no run to tell of."""
+
+    HOURLY = {"type": "interval", "every_seconds": 3600}
+
+    @classmethod
+    def fail(cls, owner: Caller, **more: Any) -> Workflow:
+        """One firing dies, and ten are skipped, of a schedule of a workflow with a name."""
+        created(owner, schedule=cls.HOURLY, **more)
+        found = Workflow.objects.get(tenant=owner.tenant)
+        job = Job.with_hidden.get(id=found.schedule_job_id)
+        trigger, attempt = factories.make_running(job)
+        execution.finish([factories.finish_of(trigger, attempt, "dead", error_code="run_refused")])
+        at = trigger.scheduled_for
+        with db.atomic():
+            events.note_ranges(
+                [Run(job.id, owner.tenant.id, SCHEDULE_TYPE, 1, at, at, count=10, reason="misfire", floor=at)]
+            )
+        return found
+
+    def test_that_begins_no_run_is_told_of_by_the_workflows_notify(self, owner: Caller) -> None:
+        etl = self.fail(owner, notify={"on": ["dead", "failed"], "url": URL})
+        assert notify() == 1
+        [payload] = told(owner.tenant)
+        data = payload["body"]["data"]
+        assert payload["body"]["type"] == "trigger.dead"
+        assert data["job_name"].startswith("etl (schedule ")
+        assert (data["workflow_id"], data["error_code"]) == (str(etl.id), "run_refused")
+
+    def test_is_told_of_by_the_tenants_words_for_jobs_where_the_workflow_has_none(
+        self, owner: Caller
+    ) -> None:
+        owner.put("/tenant/notify", {"on": ["dead", "skipped", "run_failed"], "url": URL})
+        self.fail(owner)
+        notify()
+        assert kinds(owner.tenant) == ["trigger.dead", "trigger.skipped"]
+
+    def test_is_told_of_only_if_that_was_asked_for(self, owner: Caller) -> None:
+        owner.put("/tenant/notify", {"on": ["dead", "skipped"], "url": URL})
+        self.fail(owner, notify=ENDS)
+        assert notify() == 0
 
 
 class TestATenant:

@@ -5,11 +5,12 @@ counted here, too.
 from collections.abc import Sequence
 from typing import Any
 
+from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.notices.wording import email_payload, webhook_body
 from jobs.handlers.registry import SYSTEM_PREFIX
 from jobs.store import db
 from jobs.store.events import Place, notices
-from jobs.store.events.notices import RUN_WORDS, TENANT_RUN_WORDS, WORDS, Notice
+from jobs.store.events.notices import RUN_WORDS, SCHEDULE_WORDS, TENANT_RUN_WORDS, WORDS, Notice
 from jobs.store.insight import activity
 from jobs.telemetry import get_logger
 from jobs.wakeups import wake_beats
@@ -37,7 +38,11 @@ def notify() -> int:
 
 
 def _notices_of(events: Sequence[Any]) -> int:
-    ours = [event for event in events if not event.data.get("job_type", "").startswith(SYSTEM_PREFIX)]
+    ours = [
+        event
+        for event in events
+        if not event.data.get("job_type", "").startswith(SYSTEM_PREFIX) or _is_of_a_schedule(event)
+    ]
     deaths = {
         event.job_id: event.pause_after_failures
         for event in ours
@@ -51,6 +56,11 @@ def _notices_of(events: Sequence[Any]) -> int:
     return made
 
 
+def _is_of_a_schedule(event: Any) -> bool:
+    """Whether a firing of a workflow's schedule began no run."""
+    return event.kind in SCHEDULE_WORDS and event.data.get("job_type") == SCHEDULE_TYPE
+
+
 def _notices(events: Sequence[Any]) -> list[Notice]:
     """A notice for each job or workflow and kind of event on this page, over each channel it asked for."""
     groups: dict[tuple[Any, str], list[Any]] = {}
@@ -60,7 +70,9 @@ def _notices(events: Sequence[Any]) -> list[Notice]:
 
 
 def _of(event: Any, *, count: int) -> list[Notice]:
-    words = WORDS | (RUN_WORDS if event.own_notify else TENANT_RUN_WORDS)
+    words = WORDS | TENANT_RUN_WORDS
+    if event.own_notify:
+        words = SCHEDULE_WORDS if _is_of_a_schedule(event) else WORDS | RUN_WORDS
     word, wanted = words.get(event.kind), event.own_notify or event.tenant_notify
     if word is None or not wanted or word not in wanted["on"]:
         return []

@@ -36,7 +36,9 @@ RUN_WORDS = {
     "workflow_run.failed": "failed",
     "workflow_run.cancelled": "cancelled",
 }
-#: A tenant's words for them: ``failed`` alone is of attempts.
+#: And for the firings of their schedules, which began no run. A tenant's are those of jobs.
+SCHEDULE_WORDS = {kind: WORDS[kind] for kind in ("trigger.dead", "trigger.skipped")}
+#: A tenant's words for runs: ``failed`` alone is of attempts.
 TENANT_RUN_WORDS = {kind: f"run_{word}" for kind, word in RUN_WORDS.items()}
 #: Names of the system jobs; the first that no job of the tenant's own has.
 NAMES = ("carillon-notices", "carillon-notices-2", "carillon-notices-3")

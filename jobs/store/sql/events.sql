@@ -31,12 +31,12 @@ ORDER BY w.nth;
 -- Note runs of firings that were put on record as skipped, an event each.
 -- index: primary key
 INSERT INTO jobs_event (tenant_id, at, kind, job_id, trigger_id, data)
-SELECT r.tenant_id, carillon_clock(), 'trigger.skipped', r.job_id, NULL, jsonb_build_object(
+SELECT r.tenant_id, carillon_clock(), 'trigger.skipped', r.job_id, NULL, jsonb_strip_nulls(jsonb_build_object(
            'job_name', job.name, 'job_type', split_part(job.job_type, '@', 1), 'reason', r.reason,
-           'from', r.from_at, 'until', r.until_at, 'count', r.count)
+           'from', r.from_at, 'until', r.until_at, 'count', r.count, 'workflow_id', job.workflow_id))
 FROM unnest(%(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(from_ats)s::timestamptz[], %(until_ats)s::timestamptz[],
             %(counts)s::bigint[], %(reasons)s::text[]) AS r(job_id, tenant_id, from_at, until_at, count, reason), LATERAL (
-    SELECT name, job_type FROM jobs_job WHERE id = r.job_id OFFSET 0) job;
+    SELECT name, job_type, workflow_id FROM jobs_job WHERE id = r.job_id OFFSET 0) job;
 
 -- name: page
 -- A tenant's events on from one place, in the order of the feed, within one window. Only of transactions before which

@@ -22,8 +22,8 @@ SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' F
 -- notice. Not sorted, for the reason given at events.sql: first.
 -- settings: enable_sort = off
 -- index: primary keys
--- returns: the event, how many the page has, the notify of its job or of its run's workflow (own_notify) and of its
--- tenant, and pause_after_failures
+-- returns: the event, how many the page has, the notify of its job or of its run's or schedule's workflow (own_notify)
+-- and of its tenant, and pause_after_failures
 WITH page AS MATERIALIZED (
     SELECT jobs_event.xid AS at_xid, xid::text AS xid, id, tenant_id, at, kind, job_id, trigger_id, data,
            row_number() OVER (ORDER BY jobs_event.xid, id) AS nth
@@ -37,7 +37,9 @@ WITH page AS MATERIALIZED (
 )
 SELECT e.*, size.on_page, own.notify AS own_notify, tenant.notify AS tenant_notify, own.pause_after_failures
 FROM size CROSS JOIN page e LEFT JOIN LATERAL (
-    SELECT notify, pause_after_failures FROM jobs_job WHERE id = e.job_id
+    SELECT CASE job_type WHEN 'carillon.workflow' THEN (SELECT w.notify FROM jobs_workflow w WHERE w.id = workflow_id)
+                         ELSE notify END AS notify, pause_after_failures
+    FROM jobs_job WHERE id = e.job_id
     UNION ALL
     SELECT notify, NULL FROM jobs_workflow WHERE id = e.job_id AND e.kind LIKE 'workflow\_run.%%'
     OFFSET 0) own ON true LEFT JOIN LATERAL (
