@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from jobs.api import metrics
+from jobs.store import replica
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"
@@ -90,6 +91,8 @@ class TestPlaybooks:
 @pytest.mark.django_db
 def test_every_figure_that_is_asked_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "broker_answers", lambda: True)
+    with_a_replica = replica.Condition(replica.Word.OK, lag_seconds=0.5)
+    monkeypatch.setattr(replica, "condition", lambda: with_a_replica)
     told = set(re.findall(r"^# TYPE (\w+) ", metrics.exposition().decode(), re.MULTILINE))
     asked = {
         name
