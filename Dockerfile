@@ -8,7 +8,8 @@ WORKDIR /app
 
 # Ahead of the code, so that an edit does not install anew.
 COPY requirements/base.txt requirements/base.txt
-COPY requirements/archive.txt requirements/otel.txt requirements/
+COPY requirements/archive.txt requirements/archive.txt
+COPY requirements/otel.txt requirements/otel.txt
 # --build-arg TRACES=1 adds what sends traces to a collector, ARCHIVE=1 what archives history in a bucket.
 ARG TRACES=
 ARG ARCHIVE=
