@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from jobs.store.archive import Damaged, Manifest, Place
 from stage.waiting import wait_until
 from tests import factories
 from tests.archive.conftest import RETENTION, add_rows
+from tests.engine.conftest import Beat, broker, make_beat
 
+__all__ = ("broker", "make_beat")
 pytestmark = pytest.mark.django_db
 
 
@@ -87,6 +90,17 @@ class TestAPartition:
         finish(Archivist(url, retention=RETENTION))
         name = archive.restore(manifest_of(url, event.name), Place(url))
         assert query(f"SELECT * FROM {name} ORDER BY xid, id") == rows
+
+    def test_is_dropped_by_no_other_chore_of_the_leader(
+        self, past: str, url: str, make_beat: Callable[..., Beat]
+    ) -> None:
+        steps = make_beat(archive_url=url).cycle.steps
+        steps["partitions"].turn(None)
+        assert there_is(past)
+        steps = make_beat().cycle.steps
+        assert "archive" not in steps
+        steps["partitions"].turn(None)
+        assert not there_is(past)
 
     def test_that_is_within_retention_is_left_alone(self, url: str, past: str) -> None:
         run(Archivist(url, retention=2 * RETENTION))

@@ -205,13 +205,13 @@ class TestEnvironment:
     )
     def test_refuses_what_is_no_place_for_archives(self, environ, url):
         environ(CARILLON_ARCHIVE_URL=url)
-        with pytest.raises(ImproperlyConfigured, match="CARILLON_ARCHIVE_URL: .*s3://bucket/prefix"):
+        with pytest.raises(ImproperlyConfigured, match=r"CARILLON_ARCHIVE_URL: .*s3://bucket/prefix"):
             environment.load()
 
     def test_refuses_a_bucket_without_what_speaks_to_it(self, environ, monkeypatch):
         monkeypatch.setattr(environment, "find_spec", lambda _: None)
         environ(CARILLON_ARCHIVE_URL="s3://bucket")
-        with pytest.raises(ImproperlyConfigured, match="requirements/archive.txt"):
+        with pytest.raises(ImproperlyConfigured, match=r"requirements/archive\.txt"):
             environment.load()
 
     @pytest.mark.parametrize(
