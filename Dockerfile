@@ -8,11 +8,13 @@ WORKDIR /app
 
 # Ahead of the code, so that an edit does not install anew.
 COPY requirements/base.txt requirements/base.txt
+COPY requirements/archive.txt requirements/archive.txt
 COPY requirements/otel.txt requirements/otel.txt
-# --build-arg TRACES=1 adds what sends traces to a collector.
+# --build-arg TRACES=1 adds what sends traces to a collector, ARCHIVE=1 what archives history in a bucket.
 ARG TRACES=
+ARG ARCHIVE=
 RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/base.txt \
-    ${TRACES:+-r requirements/otel.txt}
+    ${TRACES:+-r requirements/otel.txt} ${ARCHIVE:+-r requirements/archive.txt}
 
 COPY manage.py ./
 # Its version is what processes tell.

@@ -6,7 +6,7 @@ MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
 # Nothing is installed but the very files that were locked.
 LOCKED := $(PIP) --require-hashes
-REQUIREMENTS := base cli local otel dev bench audit
+REQUIREMENTS := base cli local archive otel dev bench audit
 UV := uv==0.13.9
 OVER_RABBITMQ := caps counts crash_points crowd draining kill kill_without_election levers poison presence wake_ups
 SMOKE := core store handlers engine explain pull

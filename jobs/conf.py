@@ -8,6 +8,7 @@ import re
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, cast
+from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -54,6 +55,15 @@ def _ports(value: str) -> str:
         if not 1 <= int(low) <= int(high or low) <= 65_535:
             raise ValueError(f"{part.strip()!r} must lie within 1-65535, lowest first")
     return value
+
+
+def _archive(url: str) -> str:
+    parts = urlsplit(url)
+    is_local = parts.scheme == "file" and not parts.netloc and len(parts.path) > 1
+    is_bucket = parts.scheme == "s3" and re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", parts.netloc)
+    if url and (not (is_local or is_bucket) or parts.query or parts.fragment):
+        raise ValueError(f"must look like file:///var/carillon/archive or s3://bucket/prefix (got {url!r})")
+    return url
 
 
 Rates = Annotated[
@@ -125,6 +135,10 @@ class EngineSettings(BaseSettings):
         ge=1,
         le=3650,
         description="How long completed and cancelled jobs stay that do not say so themselves.",
+    )
+    archive_url: Annotated[str, AfterValidator(_archive)] = Field(
+        "",
+        description="Where history is written before it is dropped: file:///directory or s3://bucket/prefix.",
     )
     audit_days: int = Field(400, ge=1, le=3650, description="How long the audit trail is kept.")
 

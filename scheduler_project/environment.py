@@ -7,6 +7,7 @@ is done without. Nothing here connects to anything.
 """
 
 import os
+from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -354,6 +355,11 @@ def load() -> tuple[Platform, EngineSettings]:
     if isinstance(platform, Platform):
         problems += platform.pooler_problems()
         problems += platform.sign_in_problems()
+    if isinstance(engine, EngineSettings) and engine.archive_url.startswith("s3:") and not find_spec("s3fs"):
+        problems.append(
+            "CARILLON_ARCHIVE_URL: a bucket needs s3fs, which is not installed; "
+            "pip install --require-hashes -r requirements/archive.txt"
+        )
     problems += tracing.problems(os.environ)
     if problems:
         raise ImproperlyConfigured("Bad settings, none was applied:\n  " + "\n  ".join(problems))

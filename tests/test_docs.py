@@ -32,9 +32,9 @@ PAGES = [
 
 
 def shown_default(field: FieldInfo) -> str:
-    """``True`` -> `` `true` ``, ``10.0`` -> `` `10` ``, an empty collection -> ``empty``."""
+    """``True`` -> `` `true` ``, ``10.0`` -> `` `10` ``, an empty text or collection -> ``empty``."""
     value = field.default
-    if value in ((), {}):
+    if value in ((), {}, ""):
         return "empty"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -1,6 +1,6 @@
 """A beat's turn: lead, and dispatch before all else; then say how long to sleep (DESIGN §6).
 
-What else a leader does are steps of their own (``jobs.engine.steps``), which run beside dispatch on two threads with a
+What else a leader does are steps of their own (``jobs.engine.steps``), which run beside dispatch on threads with a
 connection each (``abreast``), or, stepped by hand, before and after it. A step that fails or is slow is its own trouble
 alone. When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
 """
@@ -23,6 +23,7 @@ from jobs.engine.housekeeper import Housekeeper
 from jobs.engine.leader import Leader
 from jobs.engine.reaper import Patience, reap_leases, reap_messages
 from jobs.engine.steps.abreast import AWAY_SECONDS, Abreast
+from jobs.engine.steps.archivist import Archivist
 from jobs.engine.steps.step import Step
 from jobs.limits import Rates, shared_buckets
 from jobs.store import db
@@ -113,10 +114,12 @@ class Cycle:
             name=f"beat@{socket.gethostname()}:{os.getpid()}",
             rate_limit_bypassed=lambda: buckets.counted_alone,
         )
+        url, retention = settings.archive_url, timedelta(days=settings.history_days)
         housekeeper = Housekeeper(
-            retention=timedelta(days=settings.history_days),
+            retention=retention,
             trail_retention=timedelta(days=settings.audit_days),
             metric_tenants=settings.metrics_tenants,
+            archives=bool(url),
             busy=lambda: self._busy,
         )
         second = timedelta(seconds=1)
@@ -148,11 +151,14 @@ class Cycle:
             Step("broker memory", self._take_back_forgotten, every=REAP_EVERY_SECONDS),
             *housekeeper.steps,
         ]
-        self._before, self._after = [inherit, *firing], [catching_up, *upkeep]
+        archiving = [Archivist(url, retention=retention).step] if url else []
+        self._before, self._after = [inherit, *firing], [catching_up, *upkeep, *archiving]
         self.steps = {step.name: step for step in (lead, dispatching, *self._before, *self._after)}
-        groups = {"firing": [*firing, catching_up], "upkeep": [inherit, *upkeep]} if abreast else {}
+        groups = {"firing": [*firing, catching_up], "upkeep": [inherit, *upkeep], "archive": archiving}
         self._threads = [
-            Abreast(name, steps, leadership=lambda: self.leader.leadership) for name, steps in groups.items()
+            Abreast(name, steps, leadership=lambda: self.leader.leadership)
+            for name, steps in groups.items()
+            if abreast and steps
         ]
         #: Whether the last turn was a leader's, and came to its end.
         self.leading = False

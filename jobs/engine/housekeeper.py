@@ -54,7 +54,8 @@ _START = UUID(int=0)
 
 class Housekeeper:
     """Remembers how far the walks over finished jobs and timelines have come. ``busy``: on-time work fills batches.
-    ``metric_tenants``: how many tenants have series of their own in ``/metrics``.
+    ``metric_tenants``: how many tenants have series of their own in ``/metrics``. ``archives``: the archivist
+    drops partitions of history (``jobs.engine.steps.archivist``).
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Housekeeper:
         retention: timedelta,
         trail_retention: timedelta,
         metric_tenants: int = 20,
+        archives: bool = False,
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._retention = retention
+        self._archives = archives
         self._busy = busy
         self._after = _START
         self._completed_at = 0.0
@@ -162,7 +165,7 @@ class Housekeeper:
         past = database_now() - self._retention
         dropped = [
             name
-            for of in (partitions.ATTEMPTS, partitions.EVENTS)
+            for of in (() if self._archives else partitions.HISTORY)
             for name in partitions.drop(of, before=past)
         ]
         for name in dropped + rollup.drop(retention=self._retention):

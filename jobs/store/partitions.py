@@ -36,8 +36,8 @@ _CREATE = (
 class Partitioned:
     """A table, the column that says which partition a row is in, the ``span`` of one, and how many are made ahead.
 
-    ``rows`` names in the log what is kept in one table where partitions cannot be made. ``fillfactor``: how many
-    percent of a page inserts fill; the rest is room for updates.
+    ``rows`` names in the log what is kept in one table where partitions cannot be made. ``key``: the columns that tell
+    its rows apart. ``fillfactor``: how many percent of a page inserts fill; the rest is room for updates.
     """
 
     table: str
@@ -45,6 +45,7 @@ class Partitioned:
     span: timedelta
     ahead: int
     rows: str
+    key: tuple[str, ...]
     fillfactor: int = 50
 
     def starts(self, now: datetime, *, ahead: int) -> Iterator[datetime]:
@@ -65,11 +66,28 @@ class Partitioned:
         return f"{self.table}_{start.astimezone(UTC):%Y%m%d}"
 
 
-ATTEMPTS = Partitioned("jobs_attempt", "started_at", timedelta(days=7), 4, "attempts")
-MINUTES = Partitioned("jobs_activityminute", "minute", timedelta(days=1), 2, "counts by the minute")
-HOURS = Partitioned("jobs_activityhour", "hour", timedelta(days=7), 2, "counts by the hour")
-EVENTS = Partitioned("jobs_event", "at", timedelta(days=1), 4, "events", fillfactor=100)
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One that is there; the first of all may have no lower bound."""
+
+    of: Partitioned
+    name: str
+    since: datetime | None
+    until: datetime
+
+
+ATTEMPTS = Partitioned("jobs_attempt", "started_at", timedelta(days=7), 4, "attempts", ("id",))
+_COUNTED = ("tenant_id", "job_type")
+MINUTES = Partitioned(
+    "jobs_activityminute", "minute", timedelta(days=1), 2, "counts by the minute", ("minute", *_COUNTED)
+)
+HOURS = Partitioned(
+    "jobs_activityhour", "hour", timedelta(days=7), 2, "counts by the hour", ("hour", *_COUNTED)
+)
+EVENTS = Partitioned("jobs_event", "at", timedelta(days=1), 4, "events", ("xid", "id"), fillfactor=100)
 ALL = (ATTEMPTS, MINUTES, HOURS, EVENTS)
+#: What is kept as long as history.
+HISTORY = (ATTEMPTS, EVENTS)
 #: Of a default partition so many rows are counted, and so many spans of time get partitions in one pass.
 MAX_STRAYS, MAX_STRAY_SPANS = 1_000, 20
 
@@ -127,16 +145,25 @@ def strays() -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-def drop(of: Partitioned, *, before: datetime) -> list[str]:
-    """Drop the partitions that end by ``before``. Returns their names."""
+def past(of: Partitioned, *, before: datetime) -> list[Partition]:
+    """The partitions that end by ``before``, the oldest first; none where the role may not drop them."""
     if not _may_change(of):
         return []
-    past = [
-        row.name
+    return [
+        Partition(of, row.name, row.lower_bound, row.upper_bound)
         for row in _SQL["partitions"](table=of.table)
         if row.upper_bound and row.upper_bound <= before
     ]
-    return [name for name in past if _unless_locked(partial(_drop, name))]
+
+
+def drop(of: Partitioned, *, before: datetime) -> list[str]:
+    """Drop the partitions that end by ``before``. Returns their names."""
+    return [each.name for each in past(of, before=before) if drop_one(each)]
+
+
+def drop_one(partition: Partition) -> bool:
+    """False where it would have waited for somebody's lock: it is there still."""
+    return _unless_locked(partial(_drop, partition.name))
 
 
 def _may_change(of: Partitioned) -> bool:

@@ -184,6 +184,37 @@ class TestEnvironment:
         assert environment.load()[1].target_rates == {"api.example.com": 5, "slow.example.com:8443": 0.5}
 
     @pytest.mark.parametrize(
+        "url", ["", "file:///var/carillon/archive", "s3://bucket", "s3://a-bucket.eu/a/b"]
+    )
+    def test_takes_places_for_archives(self, environ, url):
+        environ(CARILLON_ARCHIVE_URL=url)
+        assert environment.load()[1].archive_url == url
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "/var/archive",
+            "file://archive",
+            "file:///",
+            "s3:///prefix",
+            "s3://Bucket!",
+            "s3://b",
+            "gs://bucket",
+            "s3://bucket?acl=x",
+        ],
+    )
+    def test_refuses_what_is_no_place_for_archives(self, environ, url):
+        environ(CARILLON_ARCHIVE_URL=url)
+        with pytest.raises(ImproperlyConfigured, match=r"CARILLON_ARCHIVE_URL: .*s3://bucket/prefix"):
+            environment.load()
+
+    def test_refuses_a_bucket_without_what_speaks_to_it(self, environ, monkeypatch):
+        monkeypatch.setattr(environment, "find_spec", lambda _: None)
+        environ(CARILLON_ARCHIVE_URL="s3://bucket")
+        with pytest.raises(ImproperlyConfigured, match=r"requirements/archive\.txt"):
+            environment.load()
+
+    @pytest.mark.parametrize(
         "text", ["example.com", "=5", "example.com=", "a=1, b", "a=fast", "a=0", "a=1e9"]
     )
     def test_refuses_rates_that_are_none(self, environ, text):

@@ -1,0 +1,150 @@
+"""Where archives lie: a directory or a bucket (``CARILLON_ARCHIVE_URL``), by fsspec.
+
+Of each archive there are two objects: ``<table>/<partition>.<number>.jsonl.gz`` has the rows, ``….json`` says what they
+are. That one is written last: an archive without it was never finished, and is not one.
+"""
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from jobs.core.errors import CarillonError
+
+#: Lines that are read at once.
+PAGE = 1_000
+_NAME = re.compile(r"(?P<partition>[a-z0-9_]{1,63})\.(?P<number>[0-9]{1,6})")
+
+
+class Damaged(CarillonError):
+    """An archive is not what its manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an archive holds. ``sha256``: of its lines before they were compressed; ``size``: in bytes after it.
+
+    ``since`` and ``until``: the partition's bounds, RFC 3339; None: it had none. ``columns``: name -> type in Postgres.
+    """
+
+    table: str
+    partition: str
+    number: int
+    since: str | None
+    until: str
+    rows: int
+    size: int
+    sha256: str
+    key: tuple[str, ...]
+    columns: dict[str, str]
+    written_at: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.partition}.{self.number}"
+
+
+class Place:
+    """The directory or bucket at ``url``. Its calls raise ``OSError`` where it cannot be reached or written."""
+
+    def __init__(self, url: str) -> None:
+        from fsspec.core import url_to_fs  # seldom needed, and slow to import
+
+        self._fs, self._root = url_to_fs(url, use_listings_cache=False)
+        self._is_local = urlsplit(url).scheme == "file"
+
+    def manifests(self) -> list[Manifest]:
+        """Of all archives, by table and by the time of their rows. Raises ``Damaged``."""
+        found = [self._read(path) for path in self._fs.glob(f"{self._root}/*/*.json")]
+        return sorted(found, key=lambda manifest: (manifest.table, manifest.until, manifest.number))
+
+    def next_number(self, table: str, partition: str) -> int:
+        """One above the last archive's of a partition of this name: what was archived once is never replaced."""
+        paths = self._fs.glob(f"{self._root}/{table}/{partition}.*.json")
+        return 1 + max((int(path.split(".")[-2]) for path in paths), default=0)
+
+    @contextmanager
+    def writing(self, table: str, name: str) -> Iterator[Any]:
+        """A file that takes the lines of an archive. It is there once the block has ended without an error."""
+        with (
+            self._object(f"{table}/{name}.jsonl.gz") as file,
+            # Without a time, as without a name: the same rows are the same bytes.
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        ):
+            yield packed
+
+    def keep(self, manifest: Manifest) -> None:
+        """Write the manifest of an archive whose lines are there."""
+        with self._object(f"{manifest.table}/{manifest.name}.json") as file:
+            file.write(json.dumps(asdict(manifest), indent=2).encode())
+
+    def size(self, table: str, name: str) -> int:
+        """Of an archive's lines, in bytes."""
+        return int(self._fs.size(f"{self._root}/{table}/{name}.jsonl.gz"))
+
+    def lines(self, manifest: Manifest) -> Iterator[list[bytes]]:
+        """The lines of an archive, a page at a time. Raises ``Damaged``."""
+        path = f"{self._root}/{manifest.table}/{manifest.name}.jsonl.gz"
+        try:
+            with self._fs.open(path, "rb") as file, gzip.open(file) as packed:
+                while page := [line.rstrip(b"\n") for line in islice(packed, PAGE)]:
+                    yield page
+        except FileNotFoundError:
+            raise Damaged(f"{manifest.name}: its rows are gone ({path})") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise Damaged(f"{manifest.name}: its rows cannot be unpacked ({error})") from error
+
+    def _read(self, path: str) -> Manifest:
+        try:
+            told = json.loads(self._fs.cat_file(path))
+            found = Manifest(**told | {"key": tuple(told["key"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise Damaged(f"{path} is no manifest of an archive ({error})") from error
+        if not path.endswith(f"/{found.table}/{found.name}.json") or not _NAME.fullmatch(found.name):
+            raise Damaged(f"{path} is the manifest of another archive, {found.table}/{found.name}")
+        return found
+
+    @contextmanager
+    def _object(self, path: str) -> Iterator[Any]:
+        """A new object. An error within the block leaves what was there before."""
+        whole = f"{self._root}/{path}"
+        if self._is_local:
+            with _local_object(Path(whole)) as file:
+                yield file
+            return
+        file = self._fs.open(whole, "wb", autocommit=False)
+        try:
+            yield file
+            file.close()
+        except BaseException:
+            file.discard()
+            raise
+        file.commit()
+
+
+@contextmanager
+def _local_object(path: Path) -> Iterator[BinaryIO]:
+    """On disk when the block has ended: the rows are dropped next, and a power cut must not take both.
+
+    fsspec's own would be written to the directory for temporary files first, which may be small.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
