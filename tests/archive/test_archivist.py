@@ -59,8 +59,14 @@ def query(statement: str) -> list[Any]:
 
 
 def manifest_of(url: str, partition: str) -> Manifest:
-    [found] = [each for each in Place(url).manifests() if each.partition == partition]
+    [found] = manifests_of(url, partition)
     return found
+
+
+def manifests_of(url: str, partition: str) -> list[Manifest]:
+    found, damaged = Place(url).manifests()
+    assert not damaged
+    return [each for each in found if each.partition == partition]
 
 
 class Kept(NamedTuple):
@@ -77,10 +83,11 @@ class TestAPartition:
         finish(Archivist(url, retention=RETENTION))
         assert not there_is(past)
         place, manifest = Place(url), manifest_of(url, past)
-        assert (manifest.rows, manifest.number) == (len(rows), 1) == (1203, 1)
+        assert manifest.rows == len(rows) == 1203
         archive.verify(manifest, place)
-        assert archive.restore(manifest, place) == f"restored_{past}_1"
-        assert query(f"SELECT * FROM restored_{past}_1 ORDER BY id") == rows
+        name = archive.restore(manifest, place)
+        assert name == f"restored_{past}_{manifest.token}"
+        assert query(f"SELECT * FROM {name} ORDER BY id") == rows
         assert not Attempt.objects.exists()
 
     def test_of_events_is_too(self, url: str, past: str) -> None:
@@ -97,25 +104,31 @@ class TestAPartition:
         steps = make_beat(archive_url=url).cycle.steps
         steps["partitions"].turn(None)
         assert there_is(past)
-        steps = make_beat().cycle.steps
-        assert "archive" not in steps
-        steps["partitions"].turn(None)
-        assert not there_is(past)
+        assert "archive" in steps
+        assert "archive" not in make_beat().cycle.steps
 
     def test_that_is_within_retention_is_left_alone(self, url: str, past: str) -> None:
         run(Archivist(url, retention=2 * RETENTION))
         assert there_is(past)
-        assert Place(url).manifests() == []
+        assert Place(url).manifests() == ([], [])
 
     def test_is_archived_from_the_start_where_a_leader_died_over_it(self, url: str, past: str) -> None:
         dying = Archivist(url, retention=RETENTION)
         turn(dying)
         turn(dying)
-        assert Place(url).manifests() == []
+        assert manifests_of(url, past) == []
         del dying
         finish(Archivist(url, retention=RETENTION))
         archive.verify(manifest_of(url, past), Place(url))
         assert not there_is(past)
+
+    def test_is_archived_by_two_at_once_of_which_one_was_frozen(self, url: str, past: str) -> None:
+        frozen = Archivist(url, retention=RETENTION)
+        turn(frozen)
+        finish(Archivist(url, retention=RETENTION))
+        run(frozen)
+        assert frozen.step.figures().failures == 1  # the rows are gone that it would read next
+        archive.verify(manifest_of(url, past), Place(url))
 
     def test_is_archived_beside_itself_where_a_leader_died_before_it_was_dropped(
         self, url: str, past: str, monkeypatch: pytest.MonkeyPatch
@@ -126,8 +139,8 @@ class TestAPartition:
         assert there_is(past)
         finish(Archivist(url, retention=RETENTION))
         place = Place(url)
-        first, second = (each for each in place.manifests() if each.partition == past)
-        assert (first.number, second.number, first.sha256) == (1, 2, second.sha256)
+        first, second = manifests_of(url, past)
+        assert first.sha256 == second.sha256
         for each in (first, second):
             archive.verify(each, place)
 
@@ -141,7 +154,7 @@ class TestAPartition:
         assert there_is(past)
         finish(archivist)
         assert not there_is(past)
-        assert manifest_of(url, past).number == 1
+        assert len(manifests_of(url, past)) == 1
 
     def test_stays_where_it_cannot_be_written(
         self, past: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -170,8 +183,7 @@ class TestAPartition:
         assert there_is(past)
         finish(archivist)
         assert not there_is(past)
-        found = [each for each in Place(url).manifests() if each.partition == past]
-        assert [each.rows for each in found] == [1203, 1204]
+        assert [each.rows for each in manifests_of(url, past)] == [1203, 1204]
 
 
 @pytest.fixture
@@ -180,7 +192,8 @@ def kept(past: str, tmp_path: Path, settings: Any) -> Kept:
     url = f"file://{tmp_path}"
     settings.CARILLON = settings.CARILLON.model_copy(update={"archive_url": url})
     finish(Archivist(url, retention=RETENTION))
-    return Kept(Place(url), manifest_of(url, past), tmp_path / "jobs_attempt" / f"{past}.1.jsonl.gz")
+    manifest = manifest_of(url, past)
+    return Kept(Place(url), manifest, tmp_path / "jobs_attempt" / f"{manifest.name}.jsonl.gz")
 
 
 class TestAnArchive:
@@ -192,7 +205,7 @@ class TestAnArchive:
         with pytest.raises(Damaged) as restored:
             archive.restore(kept.manifest, kept.place)
         assert str(verified.value) == str(restored.value)
-        assert not there_is(f"restored_{kept.manifest.partition}_1")
+        assert not there_is(f"restored_{kept.manifest.partition}_{kept.manifest.token}")
         return str(verified.value)
 
     def test_of_which_a_row_was_changed_is_refused(self, kept: Kept) -> None:
@@ -254,7 +267,7 @@ class TestTheCommand:
 
     def test_restores(self, kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
         call_command("archive", "restore", kept.manifest.name)
-        assert f"restored_{kept.manifest.partition}_1" in capsys.readouterr().out
+        assert f"restored_{kept.manifest.partition}_{kept.manifest.token}" in capsys.readouterr().out
 
     def test_refuses_what_there_is_not(self, kept: Kept, settings: Any) -> None:
         with pytest.raises(CommandError, match=r"no archive jobs_attempt_1\.1; `archive list`"):
@@ -263,7 +276,18 @@ class TestTheCommand:
         with pytest.raises(CommandError, match="CARILLON_ARCHIVE_URL: is not set"):
             call_command("archive", "list")
 
-    def test_says_which_manifest_is_none(self, kept: Kept) -> None:
+    def test_says_which_manifest_is_none_and_goes_on(
+        self, kept: Kept, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (kept.path.parent / "jobs_attempt_x.1.json").write_text("{}")
-        with pytest.raises(CommandError, match=r"jobs_attempt_x\.1\.json is no manifest"):
+        with pytest.raises(SystemExit):
+            call_command("archive", "verify")
+        told = capsys.readouterr().out
+        assert "jobs_attempt_x.1.json is no manifest" in told
+        assert f"{kept.manifest.name}: 1,203 rows as they were written" in told
+
+    def test_says_that_the_place_is_away(self, kept: Kept, settings: Any, bucket_of: Any) -> None:
+        bucket = bucket_of().replace("carillon-", "other-")
+        settings.CARILLON = settings.CARILLON.model_copy(update={"archive_url": bucket})
+        with pytest.raises(CommandError, match="CARILLON_ARCHIVE_URL: s3://other-"):
             call_command("archive", "list")

@@ -15,6 +15,7 @@ from tenants.management.command import PromptCommand
 
 
 class Command(PromptCommand):
+    _damaged = False
     help = "List, verify or restore the history that was archived before it was dropped; docs/operations.md."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,11 +32,16 @@ class Command(PromptCommand):
             raise CommandError("CARILLON_ARCHIVE_URL: is not set, so nothing is archived")
         try:
             self._place = archive.Place(url)
-            getattr(self, f"_{options['what']}")(self._place.manifests(), options)
+            manifests, damaged = self._place.manifests()
+            for error in damaged:
+                self.stdout.write(f"DAMAGED: {error}")
+            getattr(self, f"_{options['what']}")(manifests, options)
         except CarillonError as error:
             raise CommandError(str(error)) from None
-        except OSError as error:
+        except archive.FAULTS as error:
             raise CommandError(f"CARILLON_ARCHIVE_URL: {url} cannot be read: {error}") from None
+        if damaged or self._damaged:
+            sys.exit(1)
 
     def _list(self, manifests: list[archive.Manifest], options: dict[str, Any]) -> None:
         for each in manifests:
@@ -48,16 +54,13 @@ class Command(PromptCommand):
             self.stdout.write("Nothing was archived yet.")
 
     def _verify(self, manifests: list[archive.Manifest], options: dict[str, Any]) -> None:
-        damaged = 0
         for each in _chosen(manifests, options["names"]):
             try:
                 archive.verify(each, self._place)
                 self.stdout.write(f"{each.name}: {each.rows:,} rows as they were written")
             except archive.Damaged as error:
-                damaged += 1
+                self._damaged = True
                 self.stdout.write(f"DAMAGED: {error}")
-        if damaged:
-            sys.exit(1)
 
     def _restore(self, manifests: list[archive.Manifest], options: dict[str, Any]) -> None:
         for each in _chosen(manifests, options["names"]):

@@ -4,8 +4,8 @@ Rows are JSON objects as Postgres writes them, one a line, in the order of their
 that of the rows, before they were dropped and after they were restored.
 """
 
-from jobs.store.archive.place import Damaged, Manifest, Place
+from jobs.store.archive.place import FAULTS, Damaged, Manifest, Place
 from jobs.store.archive.reading import restore, verify
 from jobs.store.archive.writing import is_whole, write
 
-__all__ = ("Damaged", "Manifest", "Place", "is_whole", "restore", "verify", "write")
+__all__ = ("FAULTS", "Damaged", "Manifest", "Place", "is_whole", "restore", "verify", "write")

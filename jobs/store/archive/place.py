@@ -1,7 +1,8 @@
 """Where archives lie: a directory or a bucket (``CARILLON_ARCHIVE_URL``), by fsspec.
 
-Of each archive there are two objects: ``<table>/<partition>.<number>.jsonl.gz`` has the rows, ``….json`` says what they
-are. That one is written last: an archive without it was never finished, and is not one.
+Of each archive there are two objects: ``<table>/<partition>.<token>.jsonl.gz`` has the rows, ``….json`` says what they
+are. That one is written last: an archive without it was never finished, and is not one. The token is drawn for each
+archive: a leader that was frozen for an hour writes over nothing that another has written meanwhile.
 """
 
 import gzip
@@ -10,7 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,9 +20,15 @@ from urllib.parse import urlsplit
 
 from jobs.core.errors import CarillonError
 
+#: What an object store raises beside errors of the operating system.
+FAULTS: tuple[type[Exception], ...] = (OSError,)
+with suppress(ImportError):
+    from botocore.exceptions import BotoCoreError
+
+    FAULTS = (OSError, BotoCoreError)
 #: Lines that are read at once.
 PAGE = 1_000
-_NAME = re.compile(r"(?P<partition>[a-z0-9_]{1,63})\.(?P<number>[0-9]{1,6})")
+_NAME = re.compile(r"[a-z0-9_]{1,50}\.[0-9a-f]{8}")
 
 
 class Damaged(CarillonError):
@@ -37,7 +44,7 @@ class Manifest:
 
     table: str
     partition: str
-    number: int
+    token: str
     since: str | None
     until: str
     rows: int
@@ -49,11 +56,11 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        return f"{self.partition}.{self.number}"
+        return f"{self.partition}.{self.token}"
 
 
 class Place:
-    """The directory or bucket at ``url``. Its calls raise ``OSError`` where it cannot be reached or written."""
+    """The directory or bucket at ``url``. Its calls raise ``FAULTS`` where it cannot be reached or written."""
 
     def __init__(self, url: str) -> None:
         from fsspec.core import url_to_fs  # seldom needed, and slow to import
@@ -61,15 +68,18 @@ class Place:
         self._fs, self._root = url_to_fs(url, use_listings_cache=False)
         self._is_local = urlsplit(url).scheme == "file"
 
-    def manifests(self) -> list[Manifest]:
-        """Of all archives, by table and by the time of their rows. Raises ``Damaged``."""
-        found = [self._read(path) for path in self._fs.glob(f"{self._root}/*/*.json")]
-        return sorted(found, key=lambda manifest: (manifest.table, manifest.until, manifest.number))
-
-    def next_number(self, table: str, partition: str) -> int:
-        """One above the last archive's of a partition of this name: what was archived once is never replaced."""
-        paths = self._fs.glob(f"{self._root}/{table}/{partition}.*.json")
-        return 1 + max((int(path.split(".")[-2]) for path in paths), default=0)
+    def manifests(self) -> tuple[list[Manifest], list[Damaged]]:
+        """Of all archives, by table and by the time of their rows; and what is no manifest."""
+        found: list[Manifest] = []
+        damaged: list[Damaged] = []
+        if not self._is_local:
+            self._fs.info(self._root.split("/")[0])  # of a bucket that is not there, nothing would be listed
+        for path in self._fs.glob(f"{self._root}/*/*.json"):
+            try:
+                found.append(self._read(path))
+            except Damaged as error:
+                damaged.append(error)
+        return sorted(found, key=lambda each: (each.table, each.until, each.written_at)), damaged
 
     @contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
@@ -138,10 +148,14 @@ def _local_object(path: Path) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     part.replace(path)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:

@@ -29,7 +29,7 @@ def restore(manifest: Manifest, place: Place) -> str:
     """
     if manifest.table not in {of.table for of in partitions.ALL}:
         raise Damaged(f"{manifest.name}: there is no table {manifest.table} of which it could be a part")
-    name = f"restored_{manifest.partition}_{manifest.number}"
+    name = f"restored_{manifest.partition}_{manifest.token}"
     if gone := manifest.columns.keys() - columns_of(manifest.table).keys():
         raise Damaged(
             f"{manifest.name}: {manifest.table} has no more {', '.join(sorted(gone))}; restore it with the release "

@@ -1,6 +1,7 @@
 """Writing archives: a page of rows at a time, so that nothing waits and no snapshot grows old."""
 
 import hashlib
+import secrets
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -27,12 +28,12 @@ def write(partition: Partition, place: Place) -> Generator[int, None, Manifest]:
     """Write all rows of a partition, a page each time that this is asked to go on, then its manifest. Gives how many
     rows are written so far, and returns the manifest.
 
-    Raises ``OSError`` where the place takes them not; then there is no archive.
+    Raises ``FAULTS`` where the place does not take them; then there is no archive.
     """
     of, name = partition.of, partition.name
-    number = place.next_number(of.table, name)
+    token = secrets.token_hex(4)
     sha256, rows = hashlib.sha256(), 0
-    with place.writing(of.table, f"{name}.{number}") as file:
+    with place.writing(of.table, f"{name}.{token}") as file:
         for page in pages(name, of.key):
             lines = "".join(f"{line}\n" for line in page).encode()
             file.write(lines)
@@ -42,11 +43,11 @@ def write(partition: Partition, place: Place) -> Generator[int, None, Manifest]:
     manifest = Manifest(
         table=of.table,
         partition=name,
-        number=number,
+        token=token,
         since=instant_text(partition.since),
         until=instant_text(partition.until),
         rows=rows,
-        size=place.size(of.table, f"{name}.{number}"),
+        size=place.size(of.table, f"{name}.{token}"),
         sha256=sha256.hexdigest(),
         key=of.key,
         columns=columns_of(name),
