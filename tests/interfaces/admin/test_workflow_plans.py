@@ -14,7 +14,7 @@ from jobs.models.fields import new_ids
 from tests import factories
 from tests.interfaces.admin.test_list_plans import rows_read
 from tests.store.conftest import make_new
-from tests.store.test_plans import analyze
+from tests.store.plans.planner import analyze
 from tests.workflows.playing import begin, make_workflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
