@@ -1,106 +1,44 @@
 """Spans: what a viewer is shown of a firing, from when it was due to its end, whoever made its attempts."""
 
-import os
-import random
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
-from uuid import UUID
 
 import pytest
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from jobs.engine import endings
 from jobs.engine.reaper import reap_leases
 from jobs.engine.traces import trace_of
 from jobs.handlers.context import Context
 from jobs.models import Trigger, WorkflowRun
 from jobs.store import lifecycle
-from jobs.telemetry import traces
-from jobs.telemetry.traces import spans as recording
 from jobs.telemetry.traces import w3c
-from jobs.telemetry.traces.spans import CLOSE_SECONDS, MAX_A_SECOND, MAX_ASKED_FOR, Recorder
-from jobs.telemetry.traces.w3c import TraceContext, read
-from stage.waiting import patience
 from tests import factories
 from tests.engine.conftest import Perform, queued
+from tests.engine.spans.recorded import (
+    CALLERS_SPAN,
+    STEPS,
+    TWICE,
+    UNSAMPLED,
+    Lines,
+    Register,
+    Spans,
+    instant,
+    named,
+    names,
+    parent_id,
+    span_id,
+    trace_ids,
+)
 from tests.factories import ANYONE, SECOND
 from tests.interfaces.api.test_traces import TRACE_ID, TRACEPARENT
 from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Register = Callable[..., str]
-Spans = Callable[[], list[ReadableSpan]]
-Lines = Callable[[], list[dict[str, Any]]]
-CALLERS_SPAN = TRACEPARENT.split("-")[2]
-UNSAMPLED = TRACEPARENT[:-2] + "00"
-STEPS = ["materialize", "dispatch", "claim", "handler", "finish", "firing"]
-TWICE = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 60, "jitter": "none"}
-
-
-@pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spans]]:
-    """Have spans recorded, under a sampler; returns what gives those that were."""
-    made: list[Recorder] = []
-
-    def begin(sampler: str = "", ratio: str = "") -> Spans:
-        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler or "parentbased_always_on")
-        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
-        exporter = InMemorySpanExporter()
-        made.append(Recorder(exporter))
-        monkeypatch.setattr(traces, "_on", True)
-        monkeypatch.setattr(traces, "_recorder", made[-1])
-
-        def recorded() -> list[ReadableSpan]:
-            made[-1].flush()
-            return list(exporter.get_finished_spans())
-
-        return recorded
-
-    yield begin
-    for recorder in made:
-        recorder.close()
-
-
-@pytest.fixture
-def spans(record: Callable[..., Spans]) -> Spans:
-    return record()
-
-
-def names(spans: list[ReadableSpan]) -> list[str]:
-    return [span.name for span in spans]
-
-
-def trace_ids(spans: list[ReadableSpan]) -> set[str]:
-    return {f"{span.context.trace_id:032x}" for span in spans}
-
-
-def span_id(span: ReadableSpan) -> str:
-    return f"{span.context.span_id:016x}"
-
-
-def parent_id(span: ReadableSpan) -> str:
-    return f"{span.parent.span_id:016x}" if span.parent else ""
-
-
-def named(spans: list[ReadableSpan], name: str) -> ReadableSpan:
-    [one] = [span for span in spans if span.name == name]
-    return one
-
-
-def instant(nanoseconds: int | None) -> datetime:
-    assert nanoseconds is not None
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
 
 
 class TestAFiring:
@@ -256,20 +194,6 @@ class TestALostAttempt:
         assert spans() == []
 
 
-class TestARecorderThatFails:
-    def test_costs_no_outcome(
-        self, perform: Perform, handler: Register, spans: Spans, lines: Lines, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(*_: Any) -> None:
-            raise RuntimeError("broken")
-
-        monkeypatch.setattr(Recorder, "record", fail)
-        triggers = [queued(handler(lambda ctx, _: None)) for _ in range(2)]
-        assert perform(*triggers) == {"succeeded": 2}
-        [line] = [line for line in lines() if line["event"] == "spans not recorded"]
-        assert line["error"] == "broken"
-
-
 class TestWhatAHandlerRecordsItself:
     def test_is_part_of_its_attempt(self, perform: Perform, handler: Register, spans: Spans) -> None:
         current: list[tuple[str, str]] = []
@@ -336,148 +260,3 @@ class TestLines:
         perform(queued(handler(lambda ctx, _: None)))
         [line] = [line for line in lines() if line["event"] == "succeed"]
         assert {line["trace_id"]} == trace_ids(spans())
-
-
-def an_attempt(number: int, trace: str | None = None, tenant: str = "acme") -> Any:
-    ids = {"id": UUID(int=number << 64 | 1 << 63), "attempt_id": UUID(int=number << 64 | 1 << 63 | 1)}
-    return SimpleNamespace(**ids, trace=trace, tenant=tenant, replay_count=0, workflow_run_id=None)
-
-
-def sampled(rows: list[Any]) -> list[bool]:
-    told = [trace_of(row) for row in rows]
-    return [trace is not None and trace.is_sampled for trace in told]
-
-
-class TestSampling:
-    def test_takes_its_share_and_each_process_the_same(
-        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(recording, "MAX_A_SECOND", 2000)
-        rows = [an_attempt(number) for number in range(2000)]
-        record("parentbased_traceidratio", "0.1")
-        taken = sampled(rows)
-        assert 120 <= sum(taken) <= 280
-        record("parentbased_traceidratio", "0.1")
-        assert sampled(rows) == taken
-
-    def test_switched_off_takes_none(self, record: Callable[..., Spans]) -> None:
-        record("always_off")
-        assert not any(sampled([an_attempt(1), an_attempt(2, TRACEPARENT)]))
-
-    def test_by_parents_heeds_them_and_by_ratio_alone_does_not(self, record: Callable[..., Spans]) -> None:
-        attempts = [an_attempt(1, TRACEPARENT), an_attempt(2, UNSAMPLED), an_attempt(3)]
-        record("parentbased_always_off")
-        assert sampled(attempts) == [True, False, False]
-        record("parentbased_traceidratio", "0")
-        assert sampled(attempts) == [True, False, False]
-        record("traceidratio", "1")
-        assert sampled(attempts) == [True, True, True]
-        record("always_on")
-        assert sampled(attempts) == [True, True, True]
-
-    def test_agrees_with_the_sdks_own(
-        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(recording, "MAX_A_SECOND", 2000)
-        record("traceidratio", "0.3")
-        recorder, ids = traces.recorder(), random.Random(7)
-        assert recorder is not None
-        for _ in range(500):
-            trace_id = ids.getrandbits(128)
-            theirs = recorder._provider.sampler.should_sample(None, trace_id, "firing").decision.is_sampled()
-            assert recorder.samples(f"{trace_id:032x}", caller=None, tenant="acme") == theirs
-
-    def test_stops_where_a_process_has_recorded_enough(
-        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 1.5))
-        record()
-        assert sum(sampled([an_attempt(number) for number in range(500)])) == MAX_A_SECOND
-
-    def test_of_a_tenant_that_marks_all_its_calls_leaves_room_for_others(
-        self, record: Callable[..., Spans], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 1.5))
-        record("parentbased_traceidratio", "1")
-        flood = sampled([an_attempt(number, TRACEPARENT) for number in range(500)])
-        assert (sum(flood), all(flood[:MAX_ASKED_FOR])) == (MAX_ASKED_FOR, True)
-        assert sampled([an_attempt(1, TRACEPARENT, "other"), an_attempt(2)]) == [True, True]
-        monkeypatch.setattr(recording, "time", SimpleNamespace(monotonic=lambda: 2.5))
-        assert sampled([an_attempt(1, TRACEPARENT)]) == [True]
-
-
-def one_span(recorder: Recorder) -> None:
-    now = datetime.now(UTC)
-    context = read(TRACEPARENT)
-    assert isinstance(context, TraceContext)
-    recorder.record(context, [recording.Span("firing", "00000000000000a1", "", now, now, {})])
-
-
-class TestACollector:
-    def test_that_is_away_costs_one_line(self, monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            port = closed.getsockname()[1]
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-        recorder = Recorder()
-        for _ in range(3):
-            one_span(recorder)
-            recorder.flush()
-        recorder.close()
-        [line] = [line for line in lines() if "collector" in line["event"] or "export" in line["event"]]
-        assert (line["event"], line["spans"]) == ("collector of traces away", 1)
-
-    def test_that_never_answers_does_not_hold_up_the_end_of_a_process(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-            monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
-            recorder = Recorder()
-            one_span(recorder)
-            began = time.monotonic()
-            recorder.close()
-            assert time.monotonic() - began < 10 * CLOSE_SECONDS * patience
-
-
-class TestTheEndOfAProcess:
-    def test_sends_what_is_left(self, perform: Perform, handler: Register, spans: Spans) -> None:
-        perform(queued(handler(lambda ctx, _: None)))
-        endings.tell_the_rest()
-        perform(queued(handler(lambda ctx, _: None)))
-        assert names(spans()) == STEPS
-
-
-class TestARecorderThatCannotBeHad:
-    def test_costs_no_firing_and_is_told_once(
-        self, perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch, lines: Lines
-    ) -> None:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-        monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")  # less than a batch: the library refuses it
-        monkeypatch.setattr(traces, "_on", True)
-        monkeypatch.setattr(traces, "_recorder", None)
-        for _ in range(2):
-            trigger = queued(handler(lambda ctx, _: None))
-            perform(trigger)
-            assert factories.state_of(trigger)[0] == "succeeded"
-        assert [line["event"] for line in lines()].count("traces are off in this process") == 1
-
-
-class TestSwitchedOff:
-    def test_nothing_of_opentelemetry_is_imported(self) -> None:
-        """Nor told of: an attempt without a caller's trace is part of none."""
-        script = (
-            "import sys, types, django; django.setup()\n"
-            "import jobs.api.urls, jobs.tasks, jobs.engine.beat, jobs.engine.worker\n"
-            "from jobs.engine.traces import trace_of\n"
-            "assert trace_of(types.SimpleNamespace(trace=None)) is None\n"
-            # The client of Redis looks for the rest by itself.
-            "ours = ('opentelemetry.sdk.trace', 'opentelemetry.exporter', 'opentelemetry.proto')\n"
-            "print([name for name in sys.modules if name.startswith(ours)])"
-        )
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("OTEL_")}
-        environment["DJANGO_SETTINGS_MODULE"] = "scheduler_project.settings"
-        done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-        )
-        assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
