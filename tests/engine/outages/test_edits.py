@@ -1,8 +1,6 @@
 """A job is changed while its outage is not yet caught up with: what was missed keeps the fate it was to have."""
 
 from collections import Counter
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,18 +8,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.actions import jobs as actions
-from jobs.actions.ledger_audit import audit
 from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from tests import factories
-from tests.engine.conftest import Beat
-from tests.engine.test_outage import Engine
+from tests.engine.outages.outage import DAY, Clock, Engine, differences
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_tenant
 
-Clock = Callable[[timedelta], None]
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
-DAY = 24 * HOUR
 #: The same 119 firings were missed, in two spellings.
 SCHEDULES = {
     "interval": {"type": "interval", "every_seconds": 60},
@@ -60,20 +54,8 @@ def fates(job: Job, *, until: Any) -> Counter[str]:
     return found
 
 
-def differences() -> list[tuple[str, Any]]:
-    found = audit(
-        jobs=Job.objects.all(), since=factories.utc(2000, 1, 1), until=factories.now() - SECOND, keep=20
-    )
-    return [(kind, at) for result in found for kind, at, _ in result.differences]
-
-
 def decide() -> None:
     CatchUps(pace=Pace()).step(leadership=ANYONE, budget=MINUTE)
-
-
-@pytest.fixture
-def engine(beat: Beat) -> Engine:
-    return Engine(beat)
 
 
 class TestAnEdit:

@@ -1,7 +1,6 @@
 """Outages, whatever a person does meanwhile, and the audit: it finds nothing missing at any moment of catching up."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,13 +13,10 @@ from jobs.engine.firing.pace import Pace
 from jobs.engine.housekeeper import Housekeeper
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from tests import factories
-from tests.engine.conftest import Beat
-from tests.engine.test_outage import Engine
-from tests.factories import HOUR, MINUTE, SECOND, make_tenant
+from tests.engine.outages.outage import DAY, Clock, Engine, differences
+from tests.factories import HOUR, MINUTE, make_tenant
 
-Clock = Callable[[timedelta], None]
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
-DAY = 24 * HOUR
 POLICIES = ("fire_once", "skip", "fire_all", "backfill")
 
 
@@ -30,18 +26,6 @@ def create(policy: str, *, every_seconds: int = 60) -> Job:
     job = actions.create_job(tenant=make_tenant(), definition=document)
     Job.objects.filter(id=job.id).update(misfire_policy=policy)
     return job
-
-
-def differences() -> list[tuple[str, datetime]]:
-    found = audit(
-        jobs=Job.objects.all(), since=factories.utc(2000, 1, 1), until=factories.now() - SECOND, keep=20
-    )
-    return [(kind, at) for result in found for kind, at, _ in result.differences]
-
-
-@pytest.fixture
-def engine(beat: Beat) -> Engine:
-    return Engine(beat)
 
 
 class TestTheAudit:
