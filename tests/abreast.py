@@ -46,7 +46,7 @@ SECONDS = {
     "tests/workflows/test_property.py": 25,
     "tests/upgrades/test_event_partitions.py": 20,
     "tests/engine/outages/test_records.py": 20,
-    "tests/workflows/test_schedules.py": 24,
+    "tests/workflows/schedules/test_firings.py": 18,
     "tests/workflows/test_maps.py": 18,
 }
 CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py", "tests/replica/test_processes.py")
