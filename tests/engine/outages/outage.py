@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 from jobs.actions.ledger_audit import audit
 from jobs.core.schedule import fire_times
@@ -13,7 +12,7 @@ from jobs.models import CatchUp, Job, SkippedRange, Trigger
 from jobs.store.jobs import schedule_of
 from tests import factories
 from tests.engine.conftest import Beat
-from tests.factories import HOUR, SECOND, make_job
+from tests.factories import HOUR, SECOND
 
 Clock = Callable[[timedelta], None]
 DAY = 24 * HOUR
@@ -28,15 +27,6 @@ class Time:
 
     def __call__(self) -> float:
         return self.seconds
-
-
-def make_every(seconds: int, **columns: Any) -> Job:
-    """An interval job just created: its first firing lies one interval ahead."""
-    created_at = factories.now().replace(microsecond=0)
-    every = timedelta(seconds=seconds)
-    return make_job(
-        **({"interval": every, "created_at": created_at, "next_fire_at": created_at + every} | columns)
-    )
 
 
 def firings(job: Job) -> Counter[tuple[str, str, str]]:

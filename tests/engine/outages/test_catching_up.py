@@ -10,7 +10,8 @@ from jobs.engine.firing.catchup import CatchUps
 from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, Trigger
 from tests import factories
-from tests.engine.outages.outage import BUDGET, DAY, Clock, Engine, Time, make_every, ranges, unaccounted
+from tests.engine.cycle.jobs import make_every
+from tests.engine.outages.outage import BUDGET, DAY, Clock, Engine, Time, ranges, unaccounted
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_tenant
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]

@@ -13,7 +13,8 @@ from jobs.engine.firing.pace import Pace
 from jobs.models import CatchUp, Job, Trigger
 from jobs.store.jobs import schedule_of
 from tests import factories
-from tests.engine.outages.outage import DAY, Clock, Engine, Time, firings, make_every, ranges, unaccounted
+from tests.engine.cycle.jobs import make_every
+from tests.engine.outages.outage import DAY, Clock, Engine, Time, firings, ranges, unaccounted
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_trigger
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
