@@ -26,7 +26,7 @@ SECONDS = {
     "tests/cluster/test_rabbitmq.py": 70,
     "tests/cluster/test_upgrade.py": 70,
     "tests/cluster/test_silent_handlers.py": 60,
-    "tests/engine/test_audited_ledger.py": 55,
+    "tests/engine/outages/test_audit.py": 55,
     "tests/cluster/test_caps.py": 48,
     "tests/cluster/test_counts.py": 45,
     "tests/cluster/test_levers.py": 45,
@@ -41,12 +41,12 @@ SECONDS = {
     "tests/cluster/test_servers_away.py": 30,
     "tests/replica/test_processes.py": 30,
     "tests/cluster/test_crowd.py": 28,
-    "tests/engine/test_outage.py": 28,
     "tests/cluster/test_draining.py": 27,
     "tests/cluster/test_misbehaving_handlers.py": 26,
     "tests/workflows/test_property.py": 25,
-    "tests/workflows/test_schedules.py": 24,
     "tests/upgrades/test_event_partitions.py": 20,
+    "tests/engine/outages/test_records.py": 20,
+    "tests/workflows/schedules/test_firings.py": 18,
     "tests/workflows/test_maps.py": 18,
 }
 CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py", "tests/replica/test_processes.py")

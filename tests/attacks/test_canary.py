@@ -22,7 +22,10 @@ from jobs.handlers import AsyncRunner
 from jobs.handlers.egress import EgressRules
 from scheduler_project.database import base
 from tests.attacks.canaries import ENCODINGS, Hit, Logs, hits, in_redis, told
-from tests.attacks.deeds import DEEDS, PAYLOAD, AnyPath, World, fail_to_log_in
+from tests.attacks.deeds import DEEDS
+from tests.attacks.deeds.requests import fail_to_log_in
+from tests.attacks.deeds.targets import AnyPath
+from tests.attacks.deeds.world import PAYLOAD, World
 from tests.engine.conftest import Perform
 from tests.handlers.conftest import LOOPBACK, Receiver
 from tests.interfaces.api.caller import noop_job

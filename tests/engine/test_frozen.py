@@ -9,7 +9,7 @@ from jobs.handlers.context import Context
 from jobs.models import Trigger
 from jobs.store import execution
 from tests.engine.conftest import Perform, queued
-from tests.engine.test_worker import Register
+from tests.engine.worker.conftest import Register
 from tests.factories import state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -22,7 +22,7 @@ from jobs.limits.over_postgres import PostgresWire
 from jobs.limits.over_redis import _SCRIPT
 from jobs.own_session import own_session
 from stage.waiting import wait_until
-from tests.engine.test_limits import SLACK, new_bucket, new_tenant, settled, spend_all_there_is, timed
+from tests.engine.limits.sharing import SLACK, new_bucket, new_tenant, settled, spend_all_there_is, timed
 
 pytestmark = pytest.mark.django_db
 Sessions = Callable[[], psycopg.Connection[Any]]

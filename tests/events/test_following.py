@@ -22,7 +22,7 @@ from jobs.store import db as database
 from jobs.store.events import START, Place
 from tests.factories import make_job, make_tenant
 from tests.interfaces.api.caller import Caller
-from tests.store.test_plans import nodes, plan_of
+from tests.store.plans.planner import nodes, plan_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

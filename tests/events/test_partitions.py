@@ -20,7 +20,7 @@ from jobs.models.fields import new_id
 from jobs.store import db, events, partitions
 from jobs.store.events import START, Place, notices, windows
 from tests.factories import make_job, make_tenant, now
-from tests.store.test_plans import nodes, plan_of
+from tests.store.plans.planner import nodes, plan_of
 
 pytestmark = pytest.mark.django_db
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

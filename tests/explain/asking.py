@@ -1,6 +1,6 @@
 """Ask about a trigger, and let dispatch answer the same question by what it does."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,8 @@ from jobs.handlers import registry
 from jobs.limits import Admission, Bucket, tenant_bucket
 from jobs.models import Trigger
 from tests.factories import UNLIMITED, dispatch, state_of
+
+Clock = Callable[[timedelta], None]
 
 
 class Tokens:
@@ -67,3 +69,9 @@ def is_dispatched(
     named = types or [kind.name for kind in registry.all_types() if not kind.max_in_flight]
     dispatch(types=named, rates=rates, **caps, **options)
     return state_of(trigger)[0] == "queued"
+
+
+def passed(trigger: Trigger) -> None:
+    """Nothing stands in its way any more, and so it goes."""
+    assert blocking(trigger) == []
+    assert is_dispatched(trigger)

@@ -10,17 +10,10 @@ from django.db import connection
 from django.db.backends.signals import connection_created
 
 from jobs.store import db
-from tests.store.test_plans import (
-    BIG,
-    MIXED,
-    PARAMETERS,
-    analyze,
-    fill,
-    filled_tables,
-    leading_columns,
-    sample,
-    whole_reads,
-)
+from tests.store.plans.ledger import BIG, MIXED, fill
+from tests.store.plans.parameters import PARAMETERS
+from tests.store.plans.parameters.sample import sample
+from tests.store.plans.planner import analyze, filled_tables, leading_columns, whole_reads
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

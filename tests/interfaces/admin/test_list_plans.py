@@ -12,7 +12,8 @@ from jobs.admin.firings import lists
 from jobs.admin.shared import walks
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from tests.store.conftest import make_new
-from tests.store.test_plans import BIG, MIXED, analyze, fill, filled_tables, nodes
+from tests.store.plans.ledger import BIG, MIXED, fill
+from tests.store.plans.planner import analyze, filled_tables, nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 _TRIGGERS, _DEAD, _ATTEMPTS = (

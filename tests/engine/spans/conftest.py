@@ -1,0 +1,40 @@
+"""A recorder of spans that keeps what it would send."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from jobs.telemetry import traces
+from jobs.telemetry.traces.spans import Recorder
+from tests.engine.spans.recorded import Spans
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spans]]:
+    """Have spans recorded, under a sampler; returns what gives those that were."""
+    made: list[Recorder] = []
+
+    def begin(sampler: str = "", ratio: str = "") -> Spans:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler or "parentbased_always_on")
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
+        exporter = InMemorySpanExporter()
+        made.append(Recorder(exporter))
+        monkeypatch.setattr(traces, "_on", True)
+        monkeypatch.setattr(traces, "_recorder", made[-1])
+
+        def recorded() -> list[ReadableSpan]:
+            made[-1].flush()
+            return list(exporter.get_finished_spans())
+
+        return recorded
+
+    yield begin
+    for recorder in made:
+        recorder.close()
+
+
+@pytest.fixture
+def spans(record: Callable[..., Spans]) -> Spans:
+    return record()

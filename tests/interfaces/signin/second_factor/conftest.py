@@ -1,0 +1,59 @@
+"""An operator with a second factor, at a time that stands still."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import User
+
+from jobs.limits import shared_buckets
+from scheduler_project.web import logins
+from tenants import second_factor
+from tenants.models import SecondFactor
+from tests.interfaces.signin.second_factor.browser import PASSWORD, code_of
+
+
+@pytest.fixture(autouse=True)
+def optional(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.SECOND_FACTOR = "optional"
+
+
+@pytest.fixture(autouse=True)
+def one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one step of 30 s, however long the test takes."""
+    monkeypatch.setattr(second_factor, "present_step", lambda: 63_000_000)
+
+
+@pytest.fixture(autouse=True)
+def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Buckets of this test's own: nobody has tried anything."""
+    buckets_of, mine = logins._buckets_of, uuid4()
+    monkeypatch.setattr(
+        logins,
+        "_buckets_of",
+        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
+    )
+    yield
+    shared_buckets.cache_clear()
+
+
+@pytest.fixture
+def required(settings: Any, optional: None) -> None:
+    settings.SECOND_FACTOR = "required"
+
+
+@pytest.fixture
+def ops() -> User:
+    return User.objects.create_superuser("ops", password=PASSWORD)
+
+
+@pytest.fixture
+def secret(ops: User) -> str:
+    """Of the app that ``ops`` has; its code of two steps ago is used."""
+    text = second_factor.new_secret()
+    second_factor.set_up(operator=ops, secret=text, code=code_of(text))
+    SecondFactor.objects.update(used_step=second_factor.present_step() - 2)
+    return text

@@ -1,0 +1,34 @@
+"""Every query of the store with parameters such as the engine gives it, in a module for each area of the store.
+
+A new query has its entry in the module that holds the others of its SQL file; ``tests/store/test_plans.py`` fails
+without it.
+"""
+
+from types import ModuleType
+
+from tests.store.plans.parameters import (
+    attempts,
+    catchup,
+    counts,
+    dispatch,
+    events,
+    jobs,
+    lists,
+    targets,
+    upkeep,
+    workflows,
+)
+from tests.store.plans.parameters.sample import Parameters
+
+
+def gathered(*areas: ModuleType) -> Parameters:
+    """The entries of all areas; a query that two of them tell of is refused."""
+    found: Parameters = {}
+    for area in areas:
+        if twice := found.keys() & area.PARAMETERS.keys():
+            raise ValueError(f"Told twice, the second time in {area.__name__}: {sorted(twice)}")
+        found |= area.PARAMETERS
+    return found
+
+
+PARAMETERS = gathered(attempts, catchup, counts, dispatch, events, jobs, lists, targets, upkeep, workflows)

@@ -1,0 +1,137 @@
+"""Parameters of what people read: lists, explanations, forecasts, and how jobs and tenants fare."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from jobs.models.fields import first_id_since
+from tests.store.plans.parameters.sample import HOUR, Parameters, one
+
+PARAMETERS: Parameters = {
+    "lists.waiting": lambda s: {
+        "since": s.now - 1000 * HOUR,
+        "until": s.now,
+        "limit": 100,
+        "lanes": 2000,
+        "first_tenant": 0,
+        "last_tenant": 2**63 - 1,
+        "tenant_ids": s.tenant_ids or None,
+        "job_type": None,
+    },
+    "lists.labelled": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "key": "env",
+        "value": "prod",
+        "each": 500,
+        "limit": 10_000,
+    },
+    "lists.at_rest": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "status": "paused",
+        "each": 500,
+        "limit": 10_000,
+    },
+    "lists.failures": lambda s: {
+        "since": s.now - 1000 * HOUR,
+        "tenant_ids": None,
+        "limit": 500,
+        "groups": 100,
+        "tenant_id": None,
+        "job_type": None,
+        "error_code": None,
+        "http_status": None,
+        "target": None,
+    },
+    "lists.named": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "first": "bulk",
+        "beyond": "bulkz",
+        "each": 500,
+        "limit": 10_000,
+    },
+    "lists.latest_firings": lambda s: {"job_ids": s.job_ids, "each": 12},
+    "find.names": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "prefix": "bulk-1",
+        "beyond": "bulk-1" + chr(0x10FFFF),
+        "limit": 11,
+    },
+    "explain.trigger_facts": lambda s: {
+        "id": one(s.ids),
+        "tenant_id": s.tenant_id,
+        "most": 10_000,
+        "most_ahead": 1000,
+        "least_urgent": 1,
+        "named": 10,
+        "silence": HOUR,
+    },
+    "explain.line": lambda s: {
+        "id": one(s.ids),
+        "tenant_id": s.tenant_id,
+        "most": 10_000,
+        "limit": 1000,
+    },
+    "explain.pace": lambda s: {"tenant_id": s.tenant_id, "job_type": "noop"},
+    "explain.job_facts": lambda s: {
+        "job_id": one(s.job_ids),
+        "tenant_id": s.tenant_id,
+        "limit": 10_000,
+    },
+    "forecast.in_minute": lambda s: {
+        "tenant_id": s.tenant_id,
+        "minute": s.now + HOUR,
+        "most": 5_000,
+    },
+    "forecast.jobs_after": lambda s: {"after": one(s.job_ids), "limit": 500},
+    "forecast.jobs_of_tenants": lambda s: {"tenant_ids": s.tenant_ids[:1], "limit": 2_001},
+    "forecast.next_jobs": lambda s: {"tenant_ids": s.tenant_ids, "limit": 200, "most": 5_000},
+    "forecast.pace": lambda s: {"tenant_ids": s.tenant_ids, "minutes": 60},
+    "outcomes.latest": lambda s: {"job_id": one(s.job_ids), "attempts": 1000, "most": 100},
+    "outcomes.statistics": lambda s: {
+        "job_id": one(s.job_ids),
+        "since": s.now - HOUR,
+        "until": s.now,
+        "slice": timedelta(minutes=5),
+        "slices": 12,
+        "slices_a_bucket": 12,
+        "limit": 301,
+        "smallest": 0.001,
+        "ratio": 1.1,
+    },
+    "overview.in_flight": lambda s: {"tenant_ids": None, "limit": 1000},
+    "overview.due": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "job_types": ["noop"] * len(s.tenant_ids),
+        "priorities": [2] * len(s.tenant_ids),
+        "limit": 1000,
+    },
+    "overview.dispatched": lambda s: {"tenant_ids": s.tenant_ids},
+    "overview.breakers": lambda s: {"tenant_ids": None, "limit": 5},
+    "overview.troubles": lambda s: {"tenant_ids": None, "limit": 5000},
+    "usage.load": lambda s: {"tenant_id": s.tenant_id},
+    "usage.latest_starts": lambda s: {
+        "tenant_id": s.tenant_id,
+        "after": UUID(int=1 << 100),
+        "since": s.now - HOUR,
+        "share_since": s.now - HOUR,
+        "limit": 10_000,
+    },
+    "usage.own_waits": lambda s: {
+        "tenant_id": s.tenant_id,
+        "since": s.now - HOUR,
+        "limit": 2_000,
+    },
+    "usage.lanes": lambda s: {"tenant_ids": s.tenant_ids, "lanes": 5_000, "shown": 5_000, "limit": 100},
+    "usage.loads": lambda s: {"tenant_ids": s.tenant_ids},
+    "usage.deaths": lambda s: {
+        "tenant_ids": s.tenant_ids,
+        "after": first_id_since(s.now - 24 * HOUR),
+        "limit": 100,
+    },
+    "usage.failing_jobs": lambda s: {
+        "tenant_id": s.tenant_id,
+        "after": first_id_since(s.now - 25 * HOUR),
+        "since": s.now - 24 * HOUR,
+        "limit": 2_000,
+        "jobs": 5,
+    },
+}

@@ -1,0 +1,83 @@
+"""Parameters of the statements about workflows and their runs."""
+
+from uuid import UUID
+
+from tests.store.plans.parameters.sample import HOUR, Parameters, one
+
+PARAMETERS: Parameters = {
+    "workflows.insert_graph": lambda s: {
+        "version_id": UUID(int=1),
+        "numbers": [],
+        "keys": [],
+        "job_ids": [],
+        "needs_all": [],
+        "incoming": [],
+        "waits": [],
+        "maps_over": [],
+        "map_parallel": [],
+        "befores": [],
+        "afters": [],
+        "conditions": [],
+    },
+    "workflows.begin": lambda s: {
+        "id": UUID(int=1),
+        "workflow_id": UUID(int=1),
+        "version_id": UUID(int=1),
+        "ids": s.ids,
+        "input": "{}",
+        "scheduled_for": s.now,
+        "origin": "schedule",
+        "trigger_id": one(s.ids),
+        "trace": None,
+        "task_start": None,
+        "depth": 0,
+        "root_id": None,
+    },
+    "workflows.firing": lambda s: {"id": one(s.ids), "fence": 1},
+    "workflows.run_of_instant": lambda s: {"workflow_id": UUID(int=1), "scheduled_for": s.now},
+    "workflows.due_cancels": lambda s: {"limit": 100},
+    "workflows.cancels_done": lambda s: {"ids": s.ids, "ats": s.some(s.now)},
+    "workflows.bound": lambda s: {"id": UUID(int=1)},
+    "workflows.settle": lambda s: {"id": UUID(int=1)},
+    "workflows.started": lambda s: {"id": UUID(int=1)},
+    "workflows.begin_cancel": lambda s: {"id": UUID(int=1), "tenant_id": 1, "reason": "requested"},
+    "workflows.cancel_waiting": lambda s: {"id": UUID(int=1)},
+    "workflows.cancel_inner": lambda s: {"id": UUID(int=1)},
+    "workflows.inner": lambda s: {"id": one(s.ids), "fence": 1, "name": "load", "most_below": 10_000},
+    "workflows.pause": lambda s: {"id": UUID(int=1), "tenant_id": 1},
+    "workflows.resume": lambda s: {"id": UUID(int=1), "tenant_id": 1},
+    "workflows.begin_retry": lambda s: {
+        "id": UUID(int=1),
+        "tenant_id": 1,
+        "names_tasks": False,
+        "trace": None,
+    },
+    "workflows.answer": lambda s: {
+        "id": UUID(int=1),
+        "tenant_id": 1,
+        "type": "signal",
+        "name": "paid",
+        "result": None,
+        "refused": False,
+    },
+    "workflows.pass_over": lambda s: {"id": UUID(int=1), "version_id": UUID(int=1), "tasks": ["load"]},
+    "workflows.reset": lambda s: {
+        "id": UUID(int=1),
+        "version_id": UUID(int=1),
+        "tasks": ["load"],
+        "passed": [1],
+    },
+    "workflows.unknown_tasks": lambda s: {"version_id": UUID(int=1), "tasks": ["load"]},
+    "workflows.task_runs": lambda s: {"id": UUID(int=1)},
+    "workflows.purge_runs": lambda s: {
+        "before_id": UUID(int=1 << 100),
+        "retention": HOUR,
+        "limit": 1000,
+        "most_rows": 20_000,
+    },
+    "workflows.purge_deleted": lambda s: {"retention": HOUR, "limit": 1000},
+    "workflows.values": lambda s: {
+        "ids": s.ids,
+        "references": [("extract.result", ".task")[nth % 2] for nth, _ in enumerate(s.ids)],
+    },
+}
