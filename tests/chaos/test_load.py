@@ -13,6 +13,7 @@ from chaos.judge.limits import OF_FAULT
 from chaos.load.definitions import Plan, plans, shared_plans, tenants
 from chaos.load.pull_worker import SHARED, reference_worker
 from chaos.load.workflows import workflow_plans
+from chaos.load.workflows.inner import called_off, nested, overdue, redone
 from chaos.runner import PROFILES
 from jobs.actions.definition import parse
 from jobs.actions.workflows.definitions import create_workflow, find_version
@@ -70,7 +71,7 @@ class TestTheLoad:
         sys.modules.pop("chaos.load.handlers", None)
         importlib.import_module("chaos.load.handlers")
         tenant = make_tenant()
-        for plan in workflow_plans():
+        for plan in [*workflow_plans(), *nested(), *redone(), *called_off(), *overdue()]:
             definition = plan.definition(receiver_url="http://127.0.0.1:1")
             read = find_version(create_workflow(tenant=tenant, definition=definition), 1).definition
             made = plan.made({"id": plan.name}, tenant="acme", at=NOW.timestamp())
@@ -78,7 +79,14 @@ class TestTheLoad:
             assert {key: task["when"] for key, task in read["tasks"].items()} == {
                 key: task["when"] for key, task in made.tasks.items()
             }
-            assert (read["on_failure"], read.get("max_parallel")) == (made.on_failure, made.max_parallel)
+            assert (read["on_failure"], read.get("max_parallel"), read.get("deadline_seconds")) == (
+                made.on_failure,
+                made.max_parallel,
+                made.deadline_seconds,
+            )
+            assert {
+                key: (task.get("workflow") or {}).get("name", "") for key, task in read["tasks"].items()
+            } == {key: task["inner"] for key, task in made.tasks.items()}
 
     def test_is_walked_by_the_judge_as_its_schedules_fire(self):
         until = NOW.timestamp() + 300
