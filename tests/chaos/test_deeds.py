@@ -13,7 +13,7 @@ from chaos.load.caller import Caller, Refused
 from chaos.load.workflows import deeds, reading
 from chaos.load.workflows.deeds import Hands
 from chaos.load.workflows.shapes import Deed
-from tests.chaos.runs import a_workflow
+from tests.chaos.telling import a_workflow
 
 AT = "2026-01-01T00:00:00Z"
 
