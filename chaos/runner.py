@@ -20,7 +20,7 @@ from chaos.judge.workflows.told import under_way
 from chaos.load import effects
 from chaos.load.caller import Caller
 from chaos.load.definitions import plans, shared_plans, tenants
-from chaos.load.workflows import Runs, workflow_plans
+from chaos.load.workflows import INNER, Runs, workflow_plans
 from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
 from chaos.stage.names import may_hang
@@ -264,6 +264,7 @@ def _read(
     _read_ledgers(runs, reading=2)
     for job_id, scheduled_for, count in cluster.query(effects.COUNT):
         cluster.journal.note(Effect(job_id=job_id, scheduled_for=scheduled_for, count=count))
+    runs.note_inner(cluster.query(INNER))
     cluster.journal.note(_audited(cluster))
     cluster.journal.close()
     path = directory / "history.jsonl"

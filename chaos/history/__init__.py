@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaos.history.workflows import Brought, RunAsked, RunSeen, Steered, WorkflowMade
+from chaos.history.workflows import Brought, InnerRun, RunAsked, RunSeen, Steered, WorkflowMade
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +243,7 @@ Record = (
     | Steered
     | Brought
     | RunSeen
+    | InnerRun
     | Struck
     | Healed
     | Replaced

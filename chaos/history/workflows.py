@@ -17,7 +17,11 @@ class WorkflowMade:
     ``delivery``), ``when``, and ``brings``: the tasks whose results its request carries. ``wait``: as in the
     definition, of a task that waits. ``lists``: so many items are in the answer. Of a map, ``over``: the task whose
     answer lists its items, or ``input``; ``parallel``; and ``only``: the items that are treated as ``target`` says.
+    Of one that is an inner run, ``inner``: the workflow, and ``gives``: the tasks whose results are in its input.
+    ``brings`` and ``gives`` name a task; or with points a task within one that is an inner run (``mid.deep.work``), or
+    a value of the run's own input (``input.begin``).
     ``edges``: before, after, on. ``schedule`` and ``overlap_policy``: of one whose runs begin by themselves.
+    ``deadline_seconds``: so long after it began a run is cancelled.
     """
 
     at: float
@@ -30,6 +34,7 @@ class WorkflowMade:
     max_parallel: int | None = None
     schedule: dict[str, Any] = field(default_factory=dict)
     overlap_policy: str = ""
+    deadline_seconds: float | None = None
     created_at: datetime | None = None
 
 
@@ -81,7 +86,9 @@ class RunSeen:
     """A run as the API shows it: before each retry (``reading`` 0), and twice at the end as triggers are.
 
     ``tasks``: by key the ``state``, ``reason``, ``trigger_id``, ``attempts`` and ``finished_at`` (seconds since 1970,
-    or null); of a map that has items also ``items``, the same of each in the order of the list.
+    or null); of a map that has items also ``items``, the same of each in the order of the list; of one that is an inner
+    run ``inner_run_id``, the run that it began last. ``cancel_reason``: why it was cancelled. Of an inner run
+    ``outer_run_id``, the ``trigger_id`` of the task that it is, and its whole ``input``.
     """
 
     at: float
@@ -94,3 +101,16 @@ class RunSeen:
     finished_at: float | None
     tasks: dict[str, dict[str, Any]]
     created_at: float | None = None
+    cancel_reason: str = ""
+    outer_run_id: str = ""
+    trigger_id: str = ""
+    input: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerRun:
+    """Which start of a task's trigger began an inner run, from 0, by the database: the API does not show it."""
+
+    run_id: str
+    trigger_id: str
+    task_start: int

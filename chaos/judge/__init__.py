@@ -22,8 +22,8 @@ __all__ = ["Breach", "Case", "Figures", "Verdict", "judge"]
 #: How the API says that it cannot at present.
 UNAVAILABLE = "503 application/problem+json"
 _OF_LOST_WRITES = {
-    "lost", "unrecorded", "doubled firing", "executed twice", "effect", "fence", "overlap", "quota",
-    "stopped", "phantom", "audit", "early", "task", "value",
+    "lost", "unrecorded", "doubled firing", "doubled run", "executed twice", "effect", "fence", "overlap", "quota",
+    "stopped", "phantom", "audit", "early", "task", "value", "orphan", "deadline",
 }  # fmt: skip
 
 

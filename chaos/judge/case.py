@@ -18,6 +18,7 @@ from chaos.history import (
     Effect,
     Ended,
     Healed,
+    InnerRun,
     JobMade,
     Ledger,
     Probed,
@@ -42,6 +43,7 @@ from chaos.judge.limits import (
     TOLERANCE_SECONDS,
 )
 from chaos.judge.windows import Episode, Window, windows_of
+from chaos.judge.workflows.inner.placed import inner_names, place
 from chaos.judge.workflows.runs import Run, runs_of
 
 
@@ -74,13 +76,26 @@ class Case:
         started = [start for start in of(Started) if start.at <= self.closed_at]
         deliveries = joined(started, of(Ended))
         self.workflows = {made.workflow_id: made for made in of(WorkflowMade)}
+        self.inner_names = inner_names(self.workflows.values())
         self.asked: list[RunAsked] = of(RunAsked)
         self.brought = {each.delivery: each.values for each in of(Brought)}
         seen: list[RunSeen] = of(RunSeen)
         self.ledger_of_runs = bool(self.ledger) or any(each.reading for each in seen)
+        self.windows = windows_of(of(Struck), of(Healed), until=self.closed_at)
+        self.steps = [window for window in self.windows if window.clock_seconds]
         self.runs: dict[str, Run] = runs_of(
-            self.workflows, self.asked, seen, steered=of(Steered), begun=self._begun(deliveries)
+            self.workflows,
+            self.asked,
+            seen,
+            steered=of(Steered),
+            begun=self._begun(deliveries),
+            by_themselves={
+                made.workflow_id for made in self.workflows.values() if not self.is_asked_for(made)
+            },
         )
+        self.inner_runs = place(self.runs, self.inner_names, self.reached)
+        #: By inner run, the trigger and the number of the start that began it.
+        self.starts = {each.run_id: (each.trigger_id, each.task_start) for each in of(InnerRun)}
         self.deliveries = placed(deliveries, self.runs)
         self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
         #: Firings, and what a retry of a run began once more.
@@ -91,8 +106,6 @@ class Case:
             self.firings[delivery.firing].append(delivery)
             self.rounds[delivery.firing, delivery.generation].append(delivery)
             self._note_task(delivery)
-        self.windows = windows_of(of(Struck), of(Healed), until=self.closed_at)
-        self.steps = [window for window in self.windows if window.clock_seconds]
         last = max((entry.reading for entry in self.ledger), default=0)
         self.final = {
             (entry.job_id, entry.scheduled_for): entry for entry in self.ledger if entry.reading == last
@@ -102,12 +115,17 @@ class Case:
         self._due: dict[str, list[datetime]] = {}
         self._strikes: dict[str, list[tuple[float, float]]] = {}
 
-    def _begun(self, deliveries: Iterable[Arrival]) -> Iterator[tuple[str, str, datetime]]:
-        """Runs of which an execution was seen: the id, the name of the workflow, and the instant."""
+    def is_asked_for(self, workflow: WorkflowMade) -> bool:
+        """Whether callers begin its runs, and not its schedule or tasks of others."""
+        return not workflow.schedule and (workflow.tenant, workflow.name) not in self.inner_names
+
+    def _begun(self, deliveries: Iterable[Arrival]) -> Iterator[tuple[str, str, int, datetime]]:
+        """Runs of which an execution was seen: the id, the name of the workflow, the number and the instant."""
         for delivery in deliveries:
             brought = self.brought.get(delivery.request.delivery, {})
             if delivery.task_run and "workflow" in brought:
-                yield delivery.task_run[0], brought["workflow"], delivery.request.scheduled_for
+                number, instant = brought.get("number", 0), delivery.request.scheduled_for
+                yield delivery.task_run[0], brought["workflow"], number, instant
 
     def _note_task(self, delivery: Arrival) -> None:
         if delivery.task_run is None or delivery.task_run[0] not in self.runs:

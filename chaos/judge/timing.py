@@ -17,7 +17,8 @@ from chaos.judge.limits import (
 from chaos.judge.verdict import Breach, Figures
 from chaos.judge.windows import Episode
 from chaos.judge.workflows.runs import NEVER
-from chaos.judge.workflows.told import Told, steps
+from chaos.judge.workflows.steps import steps
+from chaos.judge.workflows.told import Told
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _figures(
         healed_at=episode.healed_at if episode else 0.0,
         firings=len(own_lags),
         lost=counts["lost"] + counts["unrecorded"],
-        doubled=counts["doubled firing"],
+        doubled=counts["doubled firing"] + counts["doubled run"],
         repeated=sum(len(repeats[window.id]) for window in windows) + counts["executed twice"],
         in_flight=sum(in_flight(case, window) for window in windows),
         late=sum(late > LATE_SECONDS for late in seconds),

@@ -228,7 +228,10 @@ _ALL = (
             "carillon_settle_run(uuid)",
             ("r.state = 'started' AND run.max_parallel IS NOT NULL", "r.state = 'started'"),
             ("WHERE state = 'ready' AND NOT is_free", "WHERE NOT is_free"),
-            ("IN (SELECT id FROM chosen) AND state = 'ready'", "IN (SELECT id FROM chosen)"),
+            (
+                "id = ANY(ARRAY(SELECT id FROM chosen)) AND CASE state WHEN 'ready' THEN true END",
+                "id = ANY(ARRAY(SELECT id FROM chosen))",
+            ),
             ("WHERE known.state IN ('succeeded', 'dead', 'skipped', 'cancelled');", "WHERE true;"),
         ),
         of_workflows=True,

@@ -1,8 +1,9 @@
 """The outside witness: an HTTP server in a process of its own that writes down every delivery, then answers it.
 
 ``python -m chaos.stage.receiver PORT_FILE LOG``. What it is to do stands in the query: ``target`` and ``seconds`` as in
-``history.JobMade``, ``failures``; of tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``). A line
-is on file before a request is answered, and one when its client is gone.
+``history.JobMade``, ``failures``; of tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``), and
+``by=number``: requests are counted by the run's number, and not by the trigger. A line is on file before a request is
+answered, and one when its client is gone.
 """
 
 import asyncio
@@ -38,7 +39,8 @@ class Receiver:
         started = self._started(request)
         number, status, sent = started.delivery, 0, False
         self._journal.note(started)
-        self._requests[started.trigger_id] += 1
+        counted = started.trigger_id
+        self._requests[counted] += 1
         query = request.query
         try:
             body, nth = await request.read(), ""
@@ -46,12 +48,15 @@ class Receiver:
                 brought = Brought(delivery=number, values=json.loads(body))
                 self._journal.note(brought)
                 nth = str(brought.values.get("nth", ""))
+                if query.get("by") == "number":
+                    counted = f"{request.path} {brought.values['number']}"
+                    self._requests[counted] += 1
             if query.get("target") == "sink":
                 status = 200
                 return await misbehave(request, query["mode"])
             await asyncio.sleep(float(query.get("seconds", 0)))
             spared = "only" in query and nth not in query["only"].split(",")
-            status = 200 if spared else self._status(query, self._requests[started.trigger_id])
+            status = 200 if spared else self._status(query, self._requests[counted])
             if query.get("target") == "dropping" and status != 200 and request.transport:
                 sent = True  # its client is to know that it must try again
                 request.transport.abort()

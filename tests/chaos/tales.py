@@ -18,7 +18,9 @@ class Tale:
 
     ``waits``: when each was over, and in which state. ``ends``: of tasks that were not executed the state and why,
     where that is not that they were skipped; later on of all such tasks. ``calls``: verb, when, and the task
-    that is meant. ``retry``: when the next generation was asked for, and how. ``state``: the run's, if no task's.
+    that is meant. ``retry``: when the next generation was asked for, and how. ``state``: the run's, if no task's, and
+    ``reason``: why it was cancelled. ``inner``: of tasks that are inner runs, when each began and its own tale, told
+    from then on.
     """
 
     story: Story
@@ -27,6 +29,8 @@ class Tale:
     calls: Sequence[tuple[str, float, str]] = ()
     retry: tuple[float, dict[str, list[str]]] | None = None
     state: str = ""
+    reason: str = ""
+    inner: Mapping[str, "tuple[float, Tale]"] = field(default_factory=dict)
 
 
 STORIES: dict[str, Story] = {
@@ -177,6 +181,80 @@ TALES: dict[str, list[Tale]] = {
     "dropping": [Tale(story={"begin": [(0.05, 200)], "end": [(1.6, 200)]})],
 }
 TALES["lining"] = TALES["dropping"]
+_DEEP = Tale(story={"work": [(0.05, 200)], "end": [(0.3, 200)]})
+_MID = Tale(story={"first": [(0.05, 200)], "last": [(0.6, 200)]}, inner={"deep": (0.15, _DEEP)})
+_WEAK = Tale(story={"first": [(0.05, 200)], "weak": [(0.1, 503), (1.2, 503)]})
+_MENDED = Tale(story={"first": [(0.05, 200)], "weak": [(0.1, 200)], "last": [(0.2, 200)]})
+_CALLED_OFF = Tale(
+    story={"work": [(0.05, 200)]},
+    waits={"hold": (0.8, "cancelled")},
+    ends=dict.fromkeys(("more", "held"), ("cancelled", "requested")),
+    state="cancelled",
+    reason="outer",
+)
+_OVERDUE = Tale(
+    story={"work": [(0.05, 200)], "more": [(1.1, 200)]},
+    waits={"hold": (4.6, "cancelled")},
+    ends={"held": ("cancelled", "requested")},
+    state="cancelled",
+    reason="outer",
+)
+_CANCELLED = dict.fromkeys(("after", "mend"), ("cancelled", "requested"))
+#: Of runs with inner runs.
+INNER: dict[str, list[Tale]] = {
+    "nested": [
+        Tale(
+            story={"begin": [(0.05, 200)], "beside": [(0.1, 200)], "after": [(0.9, 200)]},
+            inner={"mid": (0.15, _MID)},
+        )
+    ],
+    "redone": [
+        Tale(
+            story={"begin": [(0.05, 200)], "alarm": [(1.5, 200)], "close": [(1.6, 200)]},
+            inner={"inner": (0.15, _WEAK)},
+            retry=(2.0, {}),
+        ),
+        Tale(
+            story={"after": [(2.5, 200)], "close": [(2.6, 200)]},
+            ends={"alarm": ("skipped", "upstream")},
+            inner={"inner": (2.1, _MENDED)},
+            retry=(4.0, {"tasks": ["inner"]}),
+        ),
+        Tale(
+            story={"after": [(4.5, 200)], "close": [(4.6, 200)]},
+            ends={"alarm": ("skipped", "upstream")},
+            inner={"inner": (4.1, _MENDED)},
+        ),
+    ],
+    "called_off": [
+        Tale(
+            story={"begin": [(0.05, 200)]},
+            ends=_CANCELLED,
+            calls=[("cancel", 1.0, "")],
+            retry=(4.0, {}),
+            state="cancelled",
+            reason="requested",
+            inner={"inner": (0.35, _CALLED_OFF)},
+        ),
+        Tale(
+            story={},
+            ends=_CANCELLED,
+            calls=[("cancel", 4.8, "")],
+            state="cancelled",
+            reason="requested",
+            inner={"inner": (4.1, _CALLED_OFF)},
+        ),
+    ],
+    "overdue": [
+        Tale(
+            story={"begin": [(0.05, 200)]},
+            ends=_CANCELLED,
+            state="cancelled",
+            reason="deadline",
+            inner={"inner": (0.15, _OVERDUE)},
+        )
+    ],
+}
 #: When runs of schedules begin and those of them that wait for the one before, in seconds after the start.
 TIMED: dict[str, list[tuple[float, float]]] = {
     "dropping": [(1.75, 0.0), (19.75, 0.0), (39.75, 0.0)],

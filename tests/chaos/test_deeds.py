@@ -3,7 +3,7 @@
 import random
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from chaos.load.caller import Caller, Refused
 from chaos.load.workflows import deeds, reading
 from chaos.load.workflows.deeds import Hands
 from chaos.load.workflows.shapes import Deed
-from tests.chaos.runs import a_workflow
+from tests.chaos.telling import a_workflow
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -43,12 +43,14 @@ class Api(Caller):
         return shown | {
             "state": state,
             "created_at": AT,
+            "cancel_reason": "",
+            "outer_run_id": None,
             "finished_at": None,
             "tasks": list(map(_task, tasks.items())),
         }
 
 
-_SAID = {"trigger_id": None, "finished_at": AT}
+_SAID = {"trigger_id": None, "inner_run_id": None, "finished_at": AT}
 
 
 def _task(told: tuple[str, str]) -> dict[str, Any]:
@@ -161,6 +163,40 @@ class TestACancel:
         hands.over.set()
         api.shows = [("running", {"paid": "waiting"})]
         assert done(hands, Deed(verb="signal", task="paid")) == []
+
+
+class TestAnInnerRun:
+    shown: ClassVar[dict[str, Any]] = {
+        "id": "inner-run", "workflow_id": "w", "state": "cancelled", "cancel_reason": "outer", "scheduled_for": AT,
+        "created_at": AT, "finished_at": AT, "input": {"number": 2, "begin": 7}, "outer_run_id": "run",
+        "trigger_id": "trigger", "tasks": [],
+    }  # fmt: skip
+
+    def seen(self, **changes: Any) -> RunSeen:
+        class Shown:
+            def call(self, *_: str) -> dict[str, Any]:
+                return TestAnInnerRun.shown | changes
+
+        return reading.read_run(cast(Caller, Shown()), "acme", "inner-run", reading=1)
+
+    def test_is_put_down_with_its_outer_run_and_all_of_its_input(self) -> None:
+        seen = self.seen()
+        assert (seen.outer_run_id, seen.trigger_id, seen.cancel_reason) == ("run", "trigger", "outer")
+        assert (seen.number, seen.input) == (2, {"number": 2, "begin": 7})
+
+    def test_is_told_by_the_task_that_it_is(self) -> None:
+        task = _task(("inner", "started")) | {"inner_run_id": "inner-run", "item_count": None}
+        assert self.seen(tasks=[task]).tasks["inner"]["inner_run_id"] == "inner-run"
+        assert "inner_run_id" not in self.seen(tasks=[task | {"inner_run_id": None}]).tasks["inner"]
+
+    @pytest.mark.parametrize("given", [None, {}])
+    def test_that_lacks_its_input_is_left_to_the_judge(self, given: Any) -> None:
+        seen = self.seen(input=given)
+        assert (seen.number, seen.input) == (reading.NO_NUMBER, {})
+
+    def test_of_a_caller_has_its_number_alone(self) -> None:
+        seen = self.seen(outer_run_id=None, trigger_id=None)
+        assert (seen.number, seen.input, seen.outer_run_id, seen.trigger_id) == (2, {}, "", "")
 
 
 def test_a_moment_is_in_seconds() -> None:

@@ -10,11 +10,9 @@ from chaos.judge.workflows.told import under_way
 from tests.chaos.histories import T0, a_fault, a_job, a_run, judged, kinds, without
 from tests.chaos.runs import (
     a_run_of,
-    a_workflow,
     again,
     called,
     carrying,
-    executions,
     history,
     item,
     moment,
@@ -25,6 +23,7 @@ from tests.chaos.runs import (
     unread,
 )
 from tests.chaos.tales import BEGINS, TALES, TIMED
+from tests.chaos.telling import a_workflow, executions
 
 
 class TestAWait:

@@ -10,12 +10,11 @@ from chaos.load.workflows import MAX_PARALLEL
 from tests.chaos.histories import START, a_fault, a_job, a_run, judged, kinds, without
 from tests.chaos.runs import (
     a_run_of,
-    a_workflow,
-    executions,
     of_task,
     seen,
 )
 from tests.chaos.tales import BEGINS, STORIES
+from tests.chaos.telling import a_workflow, executions
 
 AT = START + timedelta(seconds=BEGINS)
 

@@ -78,7 +78,14 @@ class TestTheLoad:
             assert {key: task["when"] for key, task in read["tasks"].items()} == {
                 key: task["when"] for key, task in made.tasks.items()
             }
-            assert (read["on_failure"], read.get("max_parallel")) == (made.on_failure, made.max_parallel)
+            assert (read["on_failure"], read.get("max_parallel"), read.get("deadline_seconds")) == (
+                made.on_failure,
+                made.max_parallel,
+                made.deadline_seconds,
+            )
+            assert {
+                key: (task.get("workflow") or {}).get("name", "") for key, task in read["tasks"].items()
+            } == {key: task["inner"] for key, task in made.tasks.items()}
 
     def test_is_walked_by_the_judge_as_its_schedules_fire(self):
         until = NOW.timestamp() + 300

@@ -15,7 +15,7 @@ from chaos.judge import judge
 from chaos.sabotage.catalogue import SABOTAGES
 from jobs.models import Trigger
 from tests import factories
-from tests.chaos.runs import PLANS, a_workflow
+from tests.chaos.telling import PLANS, a_workflow
 from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow
 
 FUNCTION = "carillon_settle_run(uuid)"

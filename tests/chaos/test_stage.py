@@ -120,6 +120,22 @@ class TestTheReceiver:
         lines = list(history.read(log))
         assert [line for line in lines if isinstance(line, Brought)] == [Brought(delivery=1, values=body)]
 
+    def test_counts_requests_of_a_run_and_of_the_one_in_its_place_together_where_it_is_to(self, receiver):
+        port, _ = receiver
+
+        def answered(trigger: str, number: int, query: str) -> int:
+            told = work("workflow-run:run:weak") | {"trigger_id": trigger}
+            try:
+                report(f"http://127.0.0.1:{port}/inner.weak?{query}", **told, body={"number": number})
+            except urllib.error.HTTPError as error:
+                return error.code
+            return 200
+
+        together = "target=flaky&failures=2&by=number"
+        asked = [("first", 1), ("first", 1), ("second", 1), ("third", 2)]
+        assert [answered(*each, together) for each in asked] == [503, 503, 200, 503]
+        assert answered("fourth", 1, "target=flaky&failures=2") == 503
+
 
 def work(key: str) -> dict[str, Any]:
     return {

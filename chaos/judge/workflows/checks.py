@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from chaos.judge.case import Case
 from chaos.judge.verdict import Breach
 from chaos.judge.workflows import ledger, schedules, started, steering, values
+from chaos.judge.workflows.inner import begun, ends, given, stops
 from chaos.judge.workflows.told import Told
 
 
 def judged(case: Case, runs: list[Told], excused: Counter[str]) -> Iterator[Breach]:
     """Everything that is wrong with the runs."""
     yield from _asked(case)
+    yield from begun.unasked(case)
     yield from schedules.kept(case, excused)
     if uncertain := sum(run.is_uncertain for run in case.runs.values()):
         excused["a run whose retry may have begun or not"] += uncertain
@@ -20,6 +22,12 @@ def judged(case: Case, runs: list[Told], excused: Counter[str]) -> Iterator[Brea
         yield from started.order(each, excused)
         yield from values.carried(each)
         yield from steering.stopped(each)
+        yield from begun.begun(each, excused)
+        yield from given.given(each)
+        yield from ends.ended(each)
+        yield from ends.unrecorded(each)
+        yield from stops.stopped(each)
+        yield from stops.overdue(each)
         if each.seen:
             yield from ledger.recorded(each, each.seen, excused)
             yield from ledger.ended_once(each, each.seen)
@@ -32,7 +40,7 @@ def _asked(case: Case) -> Iterator[Breach]:
     """Runs that no call asked for, or two for one call; executions of tasks of no known run."""
     numbers: dict[tuple[str, int], set[str]] = defaultdict(set)
     for run in case.runs.values():
-        if run.workflow.schedule:
+        if not case.is_asked_for(run.workflow):
             continue
         numbers[run.workflow.workflow_id, run.number].add(run.id)
         if not run.requested_at:

@@ -7,9 +7,11 @@ from chaos.history import RunSeen
 from chaos.judge.verdict import Breach
 from chaos.judge.workflows import values
 from chaos.judge.workflows.graphs import FAILURES, Fate
+from chaos.judge.workflows.inner import ends
+from chaos.judge.workflows.outcome import ENDS
 from chaos.judge.workflows.runs import NEVER
 from chaos.judge.workflows.steering import may_be_cancelled, wrong_wait
-from chaos.judge.workflows.told import ENDS, Told, state_of
+from chaos.judge.workflows.told import Told, state_of
 
 
 def recorded(each: Told, seen: RunSeen, excused: Counter[str]) -> Iterator[Breach]:
@@ -38,12 +40,16 @@ def _wrong_state(each: Told, seen: RunSeen, task: str, fate: Fate, excused: Coun
         return _changed(each, seen, task)
     if state not in ENDS:
         return f"still {state}"
+    if each.is_inner(task) and (wrong := ends.unlike(each, task, state, excused)):
+        return wrong
     if state == "cancelled" and may_be_cancelled(each, task):
         return ""
     if state == "skipped":
         return "" if _may_skip(fate, reason) else f"skipped: {reason}, though it {fate}"
     if fate in (Fate.UPSTREAM, Fate.HALTED, Fate.WAIT):
         return f"{state}, though it {fate}"
+    if each.is_inner(task):
+        return ""
     if each.wait(task):
         return wrong_wait(each, task, state, entry["finished_at"] or NEVER)
     if each.is_map(task):

@@ -1,6 +1,6 @@
 """Runs of workflows, as the calls that asked for them, those that steered them and the ledger tell of them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -36,7 +36,9 @@ class Generation:
 
 @dataclass(kw_only=True)
 class Run:
-    """One run. ``requested_at`` is 0 where no call asked for it; ``seen`` is in the order of the readings."""
+    """One run. ``requested_at`` is 0 where no call asked for it; ``seen`` is in the order of the readings. ``outer``:
+    of an inner run the run and the task that it is.
+    """
 
     id: str
     workflow: WorkflowMade
@@ -47,6 +49,7 @@ class Run:
     input: dict[str, Any] = field(default_factory=dict)
     steered: list[Steered] = field(default_factory=list)
     seen: list[RunSeen] = field(default_factory=list)
+    outer: tuple[str, str] | None = None
 
     @cached_property
     def generations(self) -> list[Generation]:
@@ -112,10 +115,12 @@ def runs_of(
     seen: Iterable[RunSeen],
     *,
     steered: Iterable[Steered] = (),
-    begun: Iterable[tuple[str, str, datetime]] = (),
+    begun: Iterable[tuple[str, str, int, datetime]] = (),
+    by_themselves: Collection[str] = (),
 ) -> dict[str, Run]:
-    """By id, those that were acknowledged, those that the ledger has, and those of schedules of which an execution was
-    seen. ``begun``: of these the id, the workflow's name and the instant.
+    """By id, those that were acknowledged, those that the ledger has, and those that no call asks for of which an
+    execution was seen. ``begun``: of executions the run's id, the workflow's name, the number and the instant.
+    ``by_themselves``: the workflows whose runs schedules or other runs begin.
     """
     calls = {(call.workflow_id, call.number): call for call in asked}
     runs: dict[str, Run] = {}
@@ -130,10 +135,11 @@ def runs_of(
                 acknowledged=True,
                 input=call.input,
             )
-    timed = {made.name: made for made in workflows.values() if made.schedule}
-    for run_id, name, instant in begun:
-        if name in timed:
-            runs.setdefault(run_id, Run(id=run_id, workflow=timed[name], number=0, scheduled_for=instant))
+    unasked = {made.name: made for made in workflows.values() if made.workflow_id in by_themselves}
+    for run_id, name, number, instant in begun:
+        if name in unasked:
+            run = Run(id=run_id, workflow=unasked[name], number=number, scheduled_for=instant)
+            runs.setdefault(run_id, run)
     for entry in sorted(seen, key=lambda entry: (entry.reading, entry.at)):
         known = calls.get((entry.workflow_id, entry.number))
         run = runs.setdefault(
@@ -144,7 +150,7 @@ def runs_of(
                 number=entry.number,
                 scheduled_for=entry.scheduled_for,
                 requested_at=known.requested_at if known else 0.0,
-                input=known.input if known else {},
+                input=known.input if known else entry.input,
             ),
         )
         run.seen.append(entry)

@@ -42,6 +42,8 @@ def _why_not(each: Told, unit: str) -> str:
         return ""
     if each.wait(task):
         return "it waits"
+    if each.is_inner(task):
+        return "it is a run of another workflow"
     if nth in each.kept_items[task]:
         return "it had succeeded before the retry"
     return f"the list has {each.sizes[task]} items" if each.is_map(task) else "it is no map"
@@ -54,19 +56,11 @@ def order(each: Told, excused: Counter[str]) -> Iterator[Breach]:
         if not deliveries:
             continue
         began = deliveries[0].at
-        # The instant for which a wait waits is a schedule's, all else was measured.
-        open_edges = [
-            one
-            for one, on in before(each.workflow, task)
-            if each.met_at(one, on) > began + EARLY_SECONDS * bool(each.wait(one))
-        ]
-        if len(open_edges) == len(before(each.workflow, task)) > 0 or (
-            open_edges and needs_all(each.workflow, task)
-        ):
-            if each.is_troubled and all(_is_lost(each, one) for one in open_edges):
+        if edges := open_edges(each, task, began):
+            if each.is_troubled and all(is_lost(each, one) for one in edges):
                 excused["a task after one of which a fault cost the last attempt"] += 1
                 continue
-            detail = f"began before the end of {', '.join(open_edges)}"
+            detail = f"began before the end of {', '.join(edges)}"
             yield each.breach("early", began, unit, detail)
         elif nth is not None and each.item_ready_at(unit) > began and not each.is_troubled:
             parallel = each.workflow.tasks[task]["parallel"]
@@ -74,6 +68,17 @@ def order(each: Told, excused: Counter[str]) -> Iterator[Breach]:
             yield each.breach("early", began, unit, detail)
 
 
-def _is_lost(each: Told, one: str) -> bool:
-    """Whether of a task or an item of it an attempt may have ended unseen."""
+def open_edges(each: Told, task: str, began: float) -> list[str]:
+    """The tasks before one of which the ends were not there when it began, if it needed them."""
+    edges = before(each.workflow, task)
+    # The instant for which a wait waits is a schedule's, all else was measured.
+    found = [one for one, on in edges if each.met_at(one, on) > began + EARLY_SECONDS * bool(each.wait(one))]
+    return found if needs_all(each.workflow, task) or len(found) == len(edges) else []
+
+
+def is_lost(each: Told, one: str) -> bool:
+    """Whether of a task, an item or an inner run of it an attempt may have ended unseen."""
+    if each.is_inner(one):
+        inner = each.source(one)
+        return inner is None or any(is_lost(inner, task) for task in inner.workflow.tasks if inner.must(task))
     return each.ends.get(one) == "failed" or any(not each.settled(unit) for unit in each.units[one])

@@ -1,156 +1,23 @@
-"""A generation of a run: what was to come of each task and item, what the receiver saw of them, and since when each
-might begin.
-"""
+"""A generation of a run as it is judged: since when each task and item might begin, and when all of it is due."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
-from typing import Any
 
-from chaos.history import JobMade, RunSeen
-from chaos.judge.arrivals import Arrival
+from chaos.history import RunSeen
 from chaos.judge.case import Case
-from chaos.judge.limits import TOLERANCE_SECONDS
+from chaos.judge.limits import FINISH_SECONDS, TOLERANCE_SECONDS
 from chaos.judge.verdict import Breach
-from chaos.judge.workflows.graphs import FAILURES, Fate, before, begins_again, fates, longest, needs_all
-from chaos.judge.workflows.runs import NEVER, Generation, Run, parts
-
-ENDS = {"succeeded", "failed", "skipped", "cancelled"}
-#: A wait for that long ends within no history by itself.
-_LONG_SECONDS = 600.0
+from chaos.judge.workflows.graphs import FAILURES, Fate, before, longest, needs_all
+from chaos.judge.workflows.outcome import LONG_SECONDS, Outcome
+from chaos.judge.workflows.runs import NEVER, Run, parts
 
 
-class Told:
-    """All of one generation. A unit is a task, or an item of a map: ``each:3``."""
+class Told(Outcome):
+    """When what came of a generation might begin and was to end."""
 
-    def __init__(self, case: Case, run: Run, generation: Generation) -> None:
-        self.case, self.run, self.generation, self.workflow = case, run, generation, run.workflow
-        self.seen = generation.final
-        self.earlier = run.generations[generation.number - 1].final if generation.retry else None
-        self.kept = self._kept()
-        self.sizes = {task: self._size(task) for task in self.workflow.tasks}
-        self.kept_items = {task: self._kept_items(task) for task in self.workflow.tasks}
-        #: By task, what was to be executed of it in this generation if it starts.
-        self.units = {task: self._units(task) for task in self.workflow.tasks}
-        self.jobs = {unit: run.job(unit) for units in self.units.values() for unit in units}
-        self._all = case.task_runs.get(run.id, {})
-        self.deliveries = {
-            unit: [delivery for delivery in found if delivery.generation == generation.number]
-            for unit, found in {**{unit: [] for unit in self.jobs}, **self._all}.items()
-        }
-        self._settled: dict[str, list[Arrival]] = {}
-        self._ready: dict[str, float] = {}
-        cancels = generation.asked("cancel")
-        #: The call that cancelled it, or may have.
-        self.cancel = next((call for call in cancels if call.acknowledged_at), next(iter(cancels), None))
-        self.ends = {task: end for task in self.workflow.tasks if (end := self._end(task))}
-        self.fates = fates(self.workflow, self.ends, self.kept)
-
-    def is_map(self, task: str) -> bool:
-        return bool(self.workflow.tasks[task].get("over"))
-
-    def wait(self, task: str) -> dict[str, Any]:
-        """What a task waits for; empty where it is none that waits."""
-        return self.workflow.tasks[task].get("wait") or {}
-
-    def _kept(self) -> dict[str, str]:
-        """The tasks that the retry left alone, with their ends. What it passes over counts as succeeded."""
-        retry = self.generation.retry
-        if retry is None or self.earlier is None:
-            return {}
-        states = {task: (each["state"], each["reason"]) for task, each in self.earlier.tasks.items()}
-        again = begins_again(self.workflow, states, tasks=retry.tasks, skip=retry.skip)
-        passed = {task for task, state in states.items() if state == ("skipped", "requested")}
-        return {
-            task: "succeeded" if task in {*retry.skip, *passed} else state
-            for task, (state, _) in states.items()
-            if task not in again
-        }
-
-    def _size(self, task: str) -> int | None:
-        """How many items a map has; None: there is no list."""
-        over = self.workflow.tasks[task].get("over")
-        if not over or over == "input":
-            items = self.run.input.get("items") if over else None
-            return len(items) if isinstance(items, list) else None
-        return int(self.workflow.tasks[over]["lists"])
-
-    def _kept_items(self, task: str) -> set[int]:
-        """Those that had succeeded, of a map that goes on: it is not named, and nothing before it begins again."""
-        retry, earlier = self.generation.retry, self.earlier
-        if retry is None or earlier is None or not self.is_map(task) or retry.tasks or task in self.kept:
-            return set()
-        if any(one not in self.kept for one, _ in before(self.workflow, task)):
-            return set()
-        items = earlier.tasks[task].get("items", [])
-        return {nth for nth, item in enumerate(items) if item["state"] == "succeeded"}
-
-    def _units(self, task: str) -> list[str]:
-        if self.wait(task):
-            return []
-        if not self.is_map(task):
-            return [task]
-        return [f"{task}:{nth}" for nth in range(self.sizes[task] or 0) if nth not in self.kept_items[task]]
-
-    def entry(self, unit: str) -> dict[str, Any]:
-        """What the ledger says of a task or an item; empty: nothing."""
-        task, nth = parts(unit)
-        entry: dict[str, Any] = self.seen.tasks[task] if self.seen else {}
-        if nth is None:
-            return entry
-        items = entry.get("items", [])
-        return items[nth] if nth < len(items) else {}
-
-    def _end(self, task: str) -> str:
-        """How a task ended: by the ledger, once that was read, else by the receiver's log; empty: it has not."""
-        if task in self.kept:
-            return self.kept[task]
-        if self.seen:
-            state: str = self.seen.tasks[task]["state"]
-            return state if state in ENDS else ""
-        if wait := self.wait(task):
-            return self._end_of_wait(task, wait)
-        if self.is_map(task) and self.sizes[task] is None:
-            return "failed"
-        units = self.units[task]
-        if all(any(delivery.is_good for delivery in self.deliveries[unit]) for unit in units):
-            return "succeeded"
-        return "failed" if all(self.settled(unit) for unit in units) else ""
-
-    def _end_of_wait(self, task: str, wait: dict[str, Any]) -> str:
-        if wait["type"] == "time":
-            return "succeeded"
-        if self.generation.asked("refuse", task):
-            return "cancelled"
-        if self.answers(task):
-            return "succeeded"
-        return "failed" if wait.get("timeout_seconds", NEVER) < _LONG_SECONDS else ""
-
-    def answers(self, task: str) -> list[Any]:
-        """The calls that let a wait succeed."""
-        return self.generation.asked({"signal": "signal"}.get(self.wait(task)["type"], "approve"), task)
-
-    def settled(self, unit: str) -> list[Arrival]:
-        """Executions that nothing was to follow; by their ends."""
-        if unit not in self._settled:
-            found = [each for each in self.deliveries[unit] if each.settles(self.jobs[unit])]
-            self._settled[unit] = sorted(found, key=lambda delivery: delivery.ended_at)
-        return self._settled[unit]
-
-    def good(self, unit: str) -> list[Arrival]:
-        """Executions of which the result may be taken: of what is kept those of earlier generations."""
-        task, nth = parts(unit)
-        if task in self.kept or nth in self.kept_items[task]:
-            found = [each for each in self._all.get(unit, []) if each.generation < self.generation.number]
-        else:
-            found = self.deliveries[unit]
-        return [delivery for delivery in found if delivery.is_good]
-
-    @property
-    def begins_at(self) -> float:
-        """The earliest moment at which it may have begun."""
-        begun = max(self.case.reached(self.run.scheduled_for), self.run.requested_at)
-        return max(begun, self.generation.retry.requested_at) if self.generation.retry else begun
+    @cached_property
+    def _ready(self) -> dict[str, float]:
+        return {}
 
     def ready_at(self, task: str) -> float:
         """Since when a task may have begun, going by the ends of those before it; never: it may not have."""
@@ -185,6 +52,9 @@ class Told:
             return decided if on == "on_finished" else NEVER
         if self.wait(one):
             return self.wait_over_at(one) if _meets(end, on) else NEVER
+        if self.is_inner(one):
+            inner = self.inner[one][-1:]
+            return max([self.ready_at(one), *(each.over_at for each in inner)]) if _meets(end, on) else NEVER
         if self.is_map(one):
             over = [self._item_over_at(unit) for unit in self.units[one]]
             return max([self.ready_at(one), *over]) if _meets(end, on) else NEVER
@@ -200,24 +70,31 @@ class Told:
             return settled[0].ended_at
         return self.begins_at if self.entry(unit).get("state") == "skipped" else NEVER
 
+    @property
+    def over_at(self) -> float:
+        """The earliest moment at which it may have ended."""
+        if self.cancel and self.end in ("cancelled", ""):
+            return self.cancel.requested_at
+        return max([self.begins_at, *(self.met_at(task, "on_finished") for task in self.workflow.tasks)])
+
     def wait_over_at(self, task: str) -> float:
         """Since when a wait may have been over, in the way in which it ended."""
         wait, since, end = self.wait(task), self.ready_at(task), self.ends.get(task, "")
         if end == "cancelled":
-            calls = self.generation.asked("refuse", task) + self.generation.asked("cancel")
+            cancels = [*self.generation.asked("cancel"), *([self.cancel] if self.cancel else [])]
+            calls = self.generation.asked("refuse", task) + cancels
         elif end == "succeeded" and wait["type"] != "time":
             calls = self.answers(task)
         elif "until" in wait:
             return max(since, self.case.reached(self.run.until))
         else:
-            seconds = wait.get("seconds", wait.get("timeout_seconds", NEVER))
-            return since if self.case.stepped(since, since + seconds) else since + float(seconds)
+            return self._later(since, float(wait.get("seconds", wait.get("timeout_seconds", NEVER))))
         return max(since, min((call.requested_at for call in calls), default=NEVER))
 
     @property
     def is_due(self) -> bool:
         """Whether all of it should have been over when the log was read, or before it was retried."""
-        if not self.generation.is_last:
+        if self.is_past:
             return True
         if self.is_unanswered:
             return False
@@ -226,12 +103,23 @@ class Told:
             [
                 self.begins_at,
                 *(call.acknowledged_at or call.requested_at for call in calls),
+                *([self.cancel.requested_at] if self.cancel else []),
+                *([self.stops_at] if self.stops_at < NEVER and not self.end else []),
                 *([self.seen.created_at] if self.seen and self.seen.created_at else []),
                 *(found[0].at for found in self.deliveries.values() if found and self.workflow.schedule),
             ]
         )
-        seconds = {task: self._seconds(task) for task in self.workflow.tasks}
-        return begun + longest(self.workflow, seconds) <= self.case.closed_at - TOLERANCE_SECONDS
+        return begun + self.longest <= self.case.closed_at - TOLERANCE_SECONDS
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it, or its outer run, was retried after it."""
+        return not self.generation.is_last or bool(self.outer and self.outer[0].is_past)
+
+    @property
+    def longest(self) -> float:
+        """Seconds that it may take."""
+        return longest(self.workflow, {task: self._seconds(task) for task in self.workflow.tasks})
 
     @property
     def is_over(self) -> bool:
@@ -242,14 +130,18 @@ class Told:
     @property
     def is_unanswered(self) -> bool:
         """Whether it goes on since its caller never answered."""
-        return any(self._is_unanswered(task) for task in self.workflow.tasks)
+        return any(
+            self._is_unanswered(task) or any(each.is_unanswered for each in self.inner.get(task, ()))
+            for task in self.workflow.tasks
+        )
 
     def _is_unanswered(self, task: str) -> bool:
         wait = self.wait(task)
-        if not wait or wait["type"] == "time" or task in self.ends or self.cancel:
+        is_asked = bool(wait) and wait["type"] != "time"
+        if not is_asked or task in self.ends or self.cancel or self.stops_at < NEVER:
             return False
         said = [*self.answers(task), *self.generation.asked("refuse", task)]
-        return not said and float(wait.get("timeout_seconds", NEVER)) >= _LONG_SECONDS
+        return not said and float(wait.get("timeout_seconds", NEVER)) >= LONG_SECONDS
 
     def _seconds(self, task: str) -> float:
         """How long a task takes, or a map whose items go one after the other as far as they must."""
@@ -257,7 +149,15 @@ class Told:
             if "until" in wait:
                 return max(0.0, self.case.reached(self.run.until) - self.begins_at)
             seconds = float(wait.get("seconds", wait.get("timeout_seconds", 0.0)))
-            return seconds if seconds < _LONG_SECONDS else 0.0
+            return seconds if seconds < LONG_SECONDS else 0.0
+        if name := self.workflow.tasks[task].get("inner"):
+            [made] = [
+                each
+                for each in self.case.workflows.values()
+                if (each.tenant, each.name) == (self.workflow.tenant, name)
+            ]
+            unbegun = Run(id="", workflow=made, number=0, scheduled_for=self.run.scheduled_for)
+            return FINISH_SECONDS + Told(self.case, unbegun, unbegun.generations[0]).longest
         units = self.units[task]
         work = max((self.case.work_seconds(self.jobs[unit]) for unit in units), default=0.0)
         return work * (ceil(len(units) / self.workflow.tasks[task]["parallel"]) if self.is_map(task) else 1)
@@ -305,8 +205,14 @@ def told(case: Case) -> list[Told]:
     """Each generation of each run of which it is known whether it was retried, but for runs of schedules that were
     under way when the log was read: their executions are not in it.
     """
-    runs = [run for run in case.runs.values() if not run.is_uncertain]
-    found = [Told(case, run, generation) for run in runs for generation in run.generations]
+    found: list[Told] = []
+    for run in case.runs.values():
+        if run.is_uncertain or run.outer:  # an inner run is told with the start that began it
+            continue
+        earlier = None
+        for generation in run.generations:
+            earlier = Told(case, run, generation, before=earlier)
+            found += [earlier, *earlier.within()]
     return [each for each in found if not each.workflow.schedule or each.is_due or each.is_over]
 
 
@@ -315,40 +221,6 @@ def under_way(case: Case) -> bool:
     return any(
         not each.is_due and not each.is_unanswered for each in told(case) if not each.workflow.schedule
     )
-
-
-@dataclass(frozen=True)
-class Step:
-    """A task or an item that began, and since when nothing but the engine made it wait; seconds since 1970."""
-
-    job: JobMade
-    due_at: float
-    started_at: float
-
-
-def steps(runs: list[Told]) -> Iterator[Step]:
-    """Of every task that waits for all before it, in runs that have no ``max_parallel``, were not cancelled, and were
-    not begun by a schedule: these may have to wait for another one.
-    """
-    for each in runs:
-        if each.workflow.max_parallel is not None or each.cancel or each.workflow.schedule:
-            continue
-        for unit in each.jobs:
-            task, found = parts(unit)[0], each.deliveries[unit]
-            if (
-                found
-                and needs_all(each.workflow, task)
-                and (ready := each.unit_ready_at(unit)) <= found[0].at
-            ):
-                calls = [*each.generation.calls, *([each.generation.retry] if each.generation.retry else [])]
-                # A caller may have held it until then.
-                held = [
-                    call.acknowledged_at or call.requested_at
-                    for call in calls
-                    if call.requested_at <= found[0].at
-                ]
-                due_at = max(ready, *held) if held else ready
-                yield Step(each.jobs[unit], min(due_at, found[0].at), found[0].at)
 
 
 def state_of(seen: RunSeen | None, unit: str) -> str:

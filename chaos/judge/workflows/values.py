@@ -29,9 +29,9 @@ def carried(each: Told) -> Iterator[Breach]:
                 if (over := each.workflow.tasks[task]["over"]) != "input":
                     taken[over].add(str(values.get("item")).partition(".")[0])
             for one in each.workflow.tasks[task].get("brings", ()):
-                if wrong := _wrong(each, one, values.get(one), delivery):
+                if why := wrong(each, one, values.get(one), delivery.at):
                     yield each.breach(
-                        "value", delivery.at, unit, f"carried {values.get(one)} of {one}, {wrong}"
+                        "value", delivery.at, unit, f"carried {values.get(one)} of {one}, {why}"
                     )
                 taken[one].add(str(values.get(one)))
     for one, found in taken.items():
@@ -40,19 +40,25 @@ def carried(each: Told) -> Iterator[Breach]:
             yield each.breach("value", each.begins_at, one, detail)
 
 
-def _wrong(each: Told, one: str, value: Any, delivery: Arrival) -> str:
-    """Why it cannot be the result of that task; empty: it can."""
+def wrong(each: Told, one: str, value: Any, at: float) -> str:
+    """Why it cannot be what that name stood for at that moment (``history.WorkflowMade``); empty: it can."""
+    task, _, within = one.partition(".")
+    if task == "input":
+        return wrong(each.outer[0], within, value, at) if each.outer else ""
+    if within:
+        inner = each.source(task)
+        return wrong(inner, within, value, at) if inner else "of which no run began"
     if wait := each.wait(one):
         right = each.run.number if wait["type"] == "signal" else True
         return "" if value == right else f"not {right}"
     if not each.is_map(one):
-        answers = _answers(each, one, delivery)
+        answers = _answers(each, one, at)
         return "" if value in answers else f"which had been answered {sorted(answers)}"
     size = each.sizes[one]
     if not isinstance(value, list) or len(value) != size:
         return f"which has {size} items"
     for nth, result in enumerate(value):
-        answers, state = _answers(each, f"{one}:{nth}", delivery), each.entry(f"{one}:{nth}").get("state")
+        answers, state = _answers(each, f"{one}:{nth}", at), each.entry(f"{one}:{nth}").get("state")
         # An answer may have been lost with its worker.
         missing = result is None and (not answers or state not in (None, "succeeded"))
         if not missing and (result or {}).get("delivery") not in answers:
@@ -60,9 +66,9 @@ def _wrong(each: Told, one: str, value: Any, delivery: Arrival) -> str:
     return ""
 
 
-def _answers(each: Told, unit: str, delivery: Arrival) -> set[int]:
+def _answers(each: Told, unit: str, at: float) -> set[int]:
     """The numbers of those executions of which the result could be taken by then."""
-    return {good.request.delivery for good in each.good(unit) if good.ended_at <= delivery.at}
+    return {good.request.delivery for good in each.good(unit) if good.ended_at <= at}
 
 
 def _item(each: Told, unit: str, delivery: Arrival, values: Mapping[str, Any]) -> Iterator[Breach]:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+from chaos.load.workflows.inner import called_off, nested, overdue, redone
 from chaos.load.workflows.shapes import OF_INPUT, Deed, Task, WorkflowPlan
 
 #: Of one fan-out; each result is taken by what comes after.
@@ -14,14 +15,18 @@ PAUSED = (2.0, 3.0)
 
 
 def workflow_plans() -> list[WorkflowPlan]:
-    """One of each; a short run of the load has the first ones alone."""
+    """One of each, behind those that are its inner runs; a short run of the load has the first ones alone."""
     return [
         _diamond("diamond"),
         _mapped(),
+        *nested(),
         _waits(),
+        *redone(),
+        *called_off(),
         _retried(),
         _cancelled(),
         _paused(),
+        *overdue(),
         _passed(),
         _listed(),
         _diamond("broken", fails=True),

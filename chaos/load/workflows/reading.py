@@ -7,11 +7,19 @@ from typing import Any
 from chaos.history import RunSeen
 from chaos.load.caller import Caller
 
+#: Of a run that lacks its input, which is for the judge to find fault with.
+NO_NUMBER = -1
+
 
 def read_run(caller: Caller, tenant: str, run_id: str, *, reading: int) -> RunSeen:
     """The line of the history. Raises what a call raises."""
     run = caller.call(tenant, "GET", f"/workflow-runs/{run_id}")
-    tasks = {task["task"]: _task(task) for task in run["tasks"]}
+    tasks, given = {task["task"]: _task(task) for task in run["tasks"]}, run["input"] or {}
+    within = (
+        {"outer_run_id": run["outer_run_id"], "trigger_id": run["trigger_id"], "input": given}
+        if run["outer_run_id"]
+        else {}
+    )
     for task in run["tasks"]:
         if task["item_count"] is not None:
             tasks[task["task"]]["items"] = _items(caller, tenant, run_id, task["task"], task["item_count"])
@@ -20,12 +28,14 @@ def read_run(caller: Caller, tenant: str, run_id: str, *, reading: int) -> RunSe
         reading=reading,
         run_id=run["id"],
         workflow_id=run["workflow_id"],
-        number=run["input"]["number"],
+        number=given.get("number", NO_NUMBER),
         state=run["state"],
         scheduled_for=datetime.fromisoformat(run["scheduled_for"]),
         finished_at=moment(run["finished_at"]),
         tasks=tasks,
         created_at=moment(run["created_at"]),
+        cancel_reason=run["cancel_reason"],
+        **within,
     )
 
 
@@ -39,7 +49,8 @@ def _items(caller: Caller, tenant: str, run_id: str, task: str, count: int) -> l
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    return _entry(row) | {"attempts": row["attempt_count"] or 0}
+    inner = {"inner_run_id": row["inner_run_id"]} if row["inner_run_id"] else {}
+    return _entry(row) | {"attempts": row["attempt_count"] or 0} | inner
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,14 @@ that is in ``deeds``.
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count, cycle
 
-from chaos.history import Journal, RunAsked, WorkflowMade
+from chaos.history import InnerRun, Journal, RunAsked, WorkflowMade
 from chaos.load.caller import AGAIN_SECONDS, Caller
 from chaos.load.workflows.deeds import Hands
 from chaos.load.workflows.reading import read_run
@@ -22,6 +22,8 @@ from chaos.load.workflows.shapes import WorkflowPlan
 
 #: Runs that something is done to at once.
 HANDS = 12
+#: Each inner run, the trigger of its task, and which start of that it was: the API does not show the last.
+INNER = "SELECT id::text, trigger_id::text, task_start FROM jobs_workflowrun WHERE task_start IS NOT NULL"
 
 
 @dataclass(kw_only=True)
@@ -97,7 +99,7 @@ class Runs:
         hands: ThreadPoolExecutor,
         done: list[Future[None]],
     ) -> None:
-        for workflow, plan in cycle(each for each in self.made if not each[1].schedule):
+        for workflow, plan in cycle(each for each in self.made if not (each[1].schedule or each[1].is_inner)):
             if over.wait(every_seconds * rng.uniform(0.5, 1.5)):
                 return
             if self.caller.silent.is_set():
@@ -106,6 +108,11 @@ class Runs:
             if asked.run_id and plan.deeds:
                 hand = Hands(self.caller, self.journal, workflow, asked, over=over, broken_off=broken_off)
                 done.append(hands.submit(hand.carry_out, plan.deeds, own))
+
+    def note_inner(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Put down which starts of tasks began inner runs; ``rows`` are those of ``INNER``."""
+        for run_id, trigger_id, task_start in rows:
+            self.journal.note(InnerRun(run_id=run_id, trigger_id=trigger_id, task_start=task_start))
 
     def read(self, *, reading: int) -> None:
         """Put down every run of every workflow, as the API shows it."""

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from chaos.history import WorkflowMade
 from chaos.load.definitions import TIMEOUT_SECONDS, retry_policy
 
-#: In ``Task.over``: the list is the input's.
+#: In ``Task.over``: the list is the input's. In a name that ``Task.brings`` has: the value is.
 OF_INPUT = "input"
 #: How many items that has, by the number of the run; None: it has no list.
 SIZES = (5, 0, 3, None)
@@ -21,7 +21,11 @@ UNTIL_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task to make; the fields are those of ``history.WorkflowMade.tasks``."""
+    """A task to make; the fields are those of ``history.WorkflowMade.tasks``.
+
+    ``by_number``: its receiver counts requests by the number of the run, so that a task of an inner run that fails so
+    many times goes on with that in the inner run that is begun in its place.
+    """
 
     target: str = "ok"
     seconds: float = 0.0
@@ -35,23 +39,30 @@ class Task:
     parallel: int = 1_000
     only: tuple[int, ...] = ()
     wait: dict[str, Any] = field(default_factory=dict)
+    inner: str = ""
+    gives: tuple[str, ...] = ()
+    by_number: bool = False
     job_type: str = "chaos.task"
 
     def definition(self, url: str, plan: "WorkflowPlan") -> dict[str, Any]:
         """It within the body of ``POST /workflows``."""
         if self.wait:
             return {"wait": self.wait, "when": self.when}
+        if self.inner:
+            given = {"number": _from("workflow.input.number"), **plan.values(self.gives)}
+            return {"workflow": {"name": self.inner, "input": given}, "when": self.when}
         asked = {"target": self.target, "seconds": self.seconds, "failures": self.failures}
         asked |= {"lists": self.lists} if self.lists else {}
         asked |= {"only": ",".join(map(str, self.only))} if self.only else {}
-        body: dict[str, Any] = {"number": {"$from": "workflow.input.number"}, "workflow": plan.name}
+        asked |= {"by": "number"} if self.by_number else {}
+        body: dict[str, Any] = {"number": _from("workflow.input.number"), "workflow": plan.name}
         if self.over:
-            body |= {"item": {"$from": "map.item"}, "nth": {"$from": "map.index"}}
+            body |= {"item": _from("map.item"), "nth": _from("map.index")}
         return {
             "job_type": self.job_type,
             "payload": {
                 "url": f"{url}?{urlencode(asked)}",
-                "body": body | {key: {"$from": plan.tasks[key].result(key)} for key in self.brings},
+                "body": body | plan.values(self.brings),
             },
             "timeout_seconds": TIMEOUT_SECONDS,
             "retry_policy": retry_policy(self.max_attempts),
@@ -64,7 +75,7 @@ class Task:
         if not self.over:
             return {}
         over = "workflow.input.items" if self.over == OF_INPUT else f"{self.over}.result.items"
-        return {"map": {"over": {"$from": over}, "max_parallel": self.parallel}}
+        return {"map": {"over": _from(over), "max_parallel": self.parallel}}
 
     def result(self, key: str) -> str:
         """What of its result a task after it takes."""
@@ -98,7 +109,9 @@ Edge = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowPlan:
-    """A workflow to make, and what is done to its runs. One with a ``schedule`` is begun by that alone."""
+    """A workflow to make, and what is done to its runs. One with a ``schedule`` is begun by that alone, one that
+    ``is_inner`` by tasks of others, whose names it goes by: these are made after it.
+    """
 
     name: str
     tasks: dict[str, Task]
@@ -107,11 +120,13 @@ class WorkflowPlan:
     max_parallel: int | None = None
     schedule: dict[str, Any] = field(default_factory=dict)
     overlap_policy: str = ""
+    deadline_seconds: float | None = None
+    is_inner: bool = False
     deeds: tuple[Deed, ...] = ()
 
     def definition(self, *, receiver_url: str) -> dict[str, Any]:
         """The body of ``POST /workflows``."""
-        bound = {} if self.max_parallel is None else {"max_parallel": self.max_parallel}
+        bounds = {"max_parallel": self.max_parallel, "deadline_seconds": self.deadline_seconds}
         timed = {
             "schedule": self.schedule,
             "overlap_policy": self.overlap_policy,
@@ -126,9 +141,19 @@ class WorkflowPlan:
             },
             "edges": [{"before": before, "after": after, "on": on} for before, after, on in self.edges],
             "on_failure": self.on_failure,
-            **bound,
+            **{name: bound for name, bound in bounds.items() if bound is not None},
             **(timed if self.schedule else {}),
         }
+
+    def values(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """What a payload takes, each by its name in ``history.WorkflowMade``."""
+        return {name: _from(self._place(name)) for name in names}
+
+    def _place(self, name: str) -> str:
+        key, _, within = name.partition(".")
+        if key == OF_INPUT:
+            return f"workflow.input.{within}"
+        return f"{key}.result.{within}.delivery" if within else self.tasks[key].result(key)
 
     def input(self, number: int, *, now: float) -> dict[str, Any]:
         """With what a run begins, beside its number; ``now`` is in seconds since 1970."""
@@ -154,8 +179,13 @@ class WorkflowPlan:
             max_parallel=self.max_parallel,
             schedule=self.schedule,
             overlap_policy=self.overlap_policy,
+            deadline_seconds=self.deadline_seconds,
             created_at=datetime.fromisoformat(created_at) if created_at else None,
         )
+
+
+def _from(place: str) -> dict[str, str]:
+    return {"$from": place}
 
 
 def _told(task: Task) -> dict[str, Any]:

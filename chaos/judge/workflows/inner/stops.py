@@ -1,0 +1,105 @@
+"""What becomes of inner runs when the outer one is cancelled, or its deadline is over: they end soon after it."""
+
+from collections.abc import Iterator
+
+from chaos.judge.limits import EARLY_SECONDS, FINISH_SECONDS, LATE_SECONDS
+from chaos.judge.verdict import Breach
+from chaos.judge.workflows.runs import NEVER
+from chaos.judge.workflows.told import Told
+
+
+def stopped(each: Told) -> Iterator[Breach]:
+    """Inner runs that went on, or began, after a cancel of the outer run was acknowledged."""
+    call = each.cancel
+    if each.outer or call is None or call.acknowledged_at is None:
+        return
+    since = call.acknowledged_at
+    for task, inner in each.inner.items():
+        for one in inner:
+            if one.begins_at > since:
+                detail = f"run {one.run.id} of it began {one.begins_at - since:.1f} s after a cancel was acknowledged"
+                yield each.breach("stopped", one.begins_at, task, detail)
+    yield from _outlived(each, since, "its outer run was cancelled")
+
+
+def overdue(each: Told) -> Iterator[Breach]:
+    """Runs that a deadline ended too soon, or that it did not end, with their inner ones."""
+    seen, seconds = each.seen, each.workflow.deadline_seconds
+    if seconds is None or seen is None or each.outer:
+        return
+    over_at = seen.finished_at or NEVER
+    cancelled = seen.state == "cancelled" and not each.generation.asked("cancel")
+    if cancelled and seen.cancel_reason != "deadline":
+        detail = f"the run was cancelled ({seen.cancel_reason}), and nobody asked for it"
+        yield each.breach("task", over_at, "", detail)
+    elif cancelled and over_at < each.deadline_at - EARLY_SECONDS:
+        detail = f"was cancelled {each.deadline_at - over_at:.3f} s before its deadline of {seconds:g} s"
+        yield each.breach("deadline", over_at, "", detail)
+    elif each.cancel and not each.generation.asked("cancel"):
+        # A retry begins it anew, from a moment between the call and its acknowledgement.
+        retry = each.generation.retry
+        begun = (retry.acknowledged_at if retry else seen.created_at) or each.begins_at
+        since = max(begun, each.begins_at) + seconds
+        most = _most(each, since, _depth(each) + 1) + max(_work(one) for one in (each, *each.within()))
+        at = min(over_at, seen.at)
+        if at > since + most and not each.case.stepped(since, at):
+            goes_on = "goes on" if over_at == NEVER else "ended"
+            detail = f"{goes_on} {at - since:.1f} s after its deadline, {most:.1f} s allowed"
+            yield each.breach("deadline", since, "", detail)
+        yield from _outlived(each, since + LATE_SECONDS, "the deadline of its outer run")
+
+
+def _outlived(each: Told, since: float, what: str, depth: int = 1) -> Iterator[Breach]:
+    """What of the inner runs goes on for longer after that moment than the way to it and what was at work take."""
+    for inner in each.inner.values():
+        for one in inner:
+            yield from _late_end(one, since, what, depth)
+            yield from _late_starts(one, since, what, depth)
+            yield from _outlived(one, since, what, depth + 1)
+
+
+def _late_end(one: Told, since: float, what: str, depth: int) -> Iterator[Breach]:
+    if one.seen is None:
+        return
+    most = _most(one, since, depth) + max([_work(one), *(_work(each) for each in one.within())])
+    over_at = one.seen.finished_at or NEVER
+    at = min(over_at, one.seen.at)
+    if at > since + most and not one.case.stepped(since, at):
+        goes_on = "goes on" if over_at == NEVER else "ended"
+        detail = f"{goes_on} {at - since:.1f} s after {what}, {most:.1f} s allowed"
+        yield one.breach("orphan", since, "", detail)
+    elif one.seen.state == "cancelled" and one.seen.cancel_reason != "outer":
+        detail = f"the run was cancelled ({one.seen.cancel_reason}), and not with its outer run"
+        yield one.breach("task", since, "", detail)
+
+
+def _late_starts(one: Told, since: float, what: str, depth: int) -> Iterator[Breach]:
+    stops_at = since + _most(one, since, depth)
+    for unit in one.jobs:
+        if one.deliveries[unit] and stops_at < one.unit_ready_at(unit) <= (
+            began := one.deliveries[unit][0].at
+        ):
+            yield one.breach("stopped", began, unit, f"began {began - since:.1f} s after {what}")
+
+
+def _most(each: Told, since: float, steps: int) -> float:
+    """Within so many seconds it is cancelled, so many runs deep: in calm each takes a beat's turn. Each may be struck
+    by a fault, and so may what was at work.
+    """
+    calm = steps * LATE_SECONDS
+    late = [
+        window.limits.late_seconds
+        for window in each.case.windows
+        if not window.spares(each.workflow.tenant)
+        and window.touches(since, since + calm, after=window.limits.late_seconds)
+    ]
+    return max([calm, *((steps + 1) * seconds for seconds in late)])
+
+
+def _work(each: Told) -> float:
+    """How long an attempt may go on that had begun."""
+    return max((job.seconds + FINISH_SECONDS for job in each.jobs.values()), default=FINISH_SECONDS)
+
+
+def _depth(each: Told) -> int:
+    return max((1 + _depth(one) for inner in each.inner.values() for one in inner), default=0)
