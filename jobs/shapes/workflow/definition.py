@@ -118,7 +118,7 @@ def _of_any_key(schema: dict[str, Any]) -> None:
     named = schema.pop("patternProperties", None) or {"": schema["additionalProperties"]}
     schema.pop("propertyNames", None)
     [schema["additionalProperties"]] = named.values()
-    schema["maxProperties"] = MAX_TASKS
+    schema |= {"minProperties": 1, "maxProperties": MAX_TASKS}
 
 
 class WorkflowDefinition(Shape):

@@ -44,6 +44,10 @@ class TestSchema:
         given = owner.get("/jobs", **{"X-Request-ID": "unsound, for its blanks"})["X-Request-ID"]
         assert re.search(header["schema"]["pattern"], given)
 
+    def test_says_how_many_tasks_a_workflow_has(self, schema: dict[str, Any]) -> None:
+        tasks = schema["components"]["schemas"]["WorkflowDefinition"]["properties"]["tasks"]
+        assert (tasks["minProperties"], tasks["maxProperties"]) == (1, 1000)
+
     def test_shows_by_examples_that_are_accepted_what_a_write_of_jobs_looks_like(
         self, schema: dict[str, Any], owner: Caller
     ) -> None:
