@@ -2,13 +2,15 @@
 
 Armed only when ``CARILLON_CRASH_POINTS`` names a directory as the process starts, which nothing but tests does. Whoever
 then passes a point that has a file of its name there takes the file and dies as by ``kill -9``: one process a file,
-however many pass at once. Unarmed, a point is a call of an empty function.
+however many pass at once. A file ``<point>@<job type>`` is for whoever passes the point with triggers of that type.
+Unarmed, a point is a call of an empty function.
 """
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 #: In the order in which a firing meets them.
 POINTS = (
@@ -28,16 +30,28 @@ RUN_POINTS = ("begin_run.after_commit",)
 _directory = os.environ.get("CARILLON_CRASH_POINTS", "")
 
 
-def _die_if_told(name: str) -> None:
+class CrashPoint(Protocol):
+    def __call__(self, name: str, job_types: Iterable[str] = (), /) -> None:
+        """Pass the point of this name, with triggers of these types, which are only looked at in armed processes."""
+
+
+def _die_if_told(name: str, job_types: Iterable[str] = (), /) -> None:
+    # Triggers that pass together die together, so every file that is for one of them is taken.
+    taken = [_take(file) for file in (name, *(f"{name}@{job_type}" for job_type in {*job_types}))]
+    if any(taken):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _take(file: str) -> bool:
     try:
-        (Path(_directory) / name).unlink()
+        (Path(_directory) / file).unlink()
     except FileNotFoundError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
+        return False
+    return True
 
 
-def _go_on(name: str) -> None:
+def _go_on(name: str, job_types: Iterable[str] = (), /) -> None:
     """Nobody armed this process."""
 
 
-crash_point: Callable[[str], None] = _die_if_told if _directory else _go_on
+crash_point: CrashPoint = _die_if_told if _directory else _go_on

@@ -115,13 +115,13 @@ def _publish(
     slow: bool,
 ) -> None:
     queued = [item for item in result.queued if configs[item.job_type].publishes(item.tenant_id)]
-    crash_point("dispatch.after_commit")
+    crash_point("dispatch.after_commit", result.depths)
     if any(configs[item.job_type].is_asked_for(item.tenant_id) for item in result.queued):
         wake_pull_workers()
     try:
         if queued:
             publish(messages(queued, configs, depths=result.depths, full=configs if slow else result.full))
-        crash_point("dispatch.after_publish")
+        crash_point("dispatch.after_publish", result.depths)
     except PublishError as error:
         handed_back = execution.hand_back([ClaimToken(item.id, item.fence) for item in queued])
         log.warning("publish failed", error=str(error), triggers=len(queued), handed_back=handed_back)

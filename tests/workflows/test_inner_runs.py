@@ -2,12 +2,13 @@
 
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from django.db import connection
+from django.db import DataError, connection
 
 from jobs.actions.workflows import definitions, runs
+from jobs.core.backoff import RetryPolicy, ladder
 from jobs.core.errors import InvalidInput
 from jobs.core.workflows.states import MAX_DEPTH, RUN_TYPE
 from jobs.explain.workflows import explain_run
@@ -48,6 +49,10 @@ def make(tenant: Tenant, name: str = "load", **options: Any) -> None:
     make_workflow(tenant, ("x", "y"), name=name, **options)
 
 
+def _fail(error: Exception, **_: Any) -> NoReturn:
+    raise error
+
+
 class TestAnInnerRun:
     def test_begins_with_its_task_and_ends_it(self, perform: Perform) -> None:
         make(tenant := factories.make_tenant())
@@ -70,10 +75,16 @@ class TestAnInnerRun:
     def test_that_fails_fails_its_task(self, perform: Perform) -> None:
         make(tenant := factories.make_tenant())
         run = outer(tenant, {"name": "load"})
-        perform(*starts())
+        [start] = starts()
+        perform(start)
         assert play(run, {"x": "dead"}) == [["x"], ["alert"]]
         assert run.state == "failed"
         assert states(run)["inner"] == "failed"
+        # The retries of the task are for the beginning of its run: no second run, however long one waits.
+        factories.set_clock(timedelta(days=1))
+        assert starts() == []
+        assert [attempt.state for attempt in attempts(start)] == ["succeeded"]
+        assert WorkflowRun.objects.count() == 2
 
     def test_gives_the_results_of_its_tasks(self, perform: Perform) -> None:
         tenant = factories.make_tenant()
@@ -220,6 +231,26 @@ class TestAStart:
         assert states(run)["inner"] == "started"
         assert play(run) == [["x"], ["y"], ["b"]]
         assert run.state == "succeeded"
+
+    def test_that_fails_is_tried_again_after_a_second_and_for_an_hour(
+        self, perform: Perform, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A definition may say nothing of it: retries of a task that is a run are Carillon's own."""
+        make(tenant := factories.make_tenant())
+        run = outer(tenant, {"name": "load"})
+        [start] = starts()
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "begin_inner", partial(_fail, DataError("deliberate")))
+            assert perform(start) == {"retrying": 1}
+        start.refresh_from_db()
+        [failed] = attempts(start)
+        assert timedelta(seconds=0.9) < start.due_at - failed.finished_at < timedelta(seconds=1.3)
+        waits = ladder(RetryPolicy.from_json(start.job.retry_policy))
+        assert timedelta(minutes=50) < sum(waits, timedelta()) < timedelta(minutes=70)
+        assert (states(run)["inner"], WorkflowRun.objects.count()) == ("started", 1)
+        factories.set_clock(timedelta(seconds=2))
+        assert perform(*starts()) == {"succeeded": 1}
+        assert play(run) == [["x"], ["y"], ["b"]]
 
     def test_of_a_workflow_that_is_gone_fails(self, perform: Perform) -> None:
         make(tenant := factories.make_tenant())

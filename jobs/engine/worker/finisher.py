@@ -103,6 +103,10 @@ class _Ending(NamedTuple):
     def token(self) -> ClaimToken:
         return self.ended.finish.token
 
+    @property
+    def job_type(self) -> str:
+        return self.ended.finish.job_type
+
 
 class Finisher:
     """Gathers the outcomes of one batch and writes them in groups. ``counts`` sums up what became of them.
@@ -158,16 +162,16 @@ class Finisher:
                     gathered, self._gathered = self._gathered, []
                 if not gathered:
                     return
-                crash_point("finish.before_commit")
+                crash_point("finish.before_commit", (ending.job_type for ending in gathered))
                 self._write_all(gathered, written)
         finally:
             if written:
-                crash_point("finish.after_commit")
+                crash_point("finish.after_commit", (ending.job_type for ending, _ in written))
             for ending, state in written:
                 tell(ending.ended, state)
                 if state is TriggerState.RETRYING:
                     wake_beats(due_in=ending.ended.finish.delay)
-                    crash_point("finish.after_publish")
+                    crash_point("finish.after_publish", [ending.job_type])
             if any(
                 ending.ended.row.origin == Origin.WORKFLOW and state in ENDED for ending, state in written
             ):

@@ -138,7 +138,7 @@ class WorkerProcess:
         celery_task_id: str,
     ) -> Claimed:
         usage = self.runner.usage() if kind.is_async else PlaceUsage()
-        crash_point("claim.before_commit")
+        crash_point("claim.before_commit", [kind.name])
         claim = partial(
             execution.claim,
             tokens=tokens,
@@ -150,7 +150,7 @@ class WorkerProcess:
             crowding=Crowding(usage.crowded, usage.waiting, timedelta(seconds=CROWDED_SECONDS)),
         )
         rows = db.until_connected(claim, patience_seconds=settings.worker_lease_seconds, what="claim")
-        crash_point("claim.after_commit")
+        crash_point("claim.after_commit", (row.job_type for row in rows))
         if rows.dropped:
             # Pull workers may have been faster, where they serve the type too.
             tell = log.debug if kind.pull else log.warning

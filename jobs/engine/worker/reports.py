@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from jobs.core.errors import Conflict
+from jobs.core.workflows.states import RUN_TYPE, SCHEDULE_TYPE
 from jobs.crash_points import crash_point
 from jobs.handlers.outcome import Permanent
 from jobs.store import db, execution, workflows
@@ -31,7 +32,9 @@ def note_checkpoint(token: ClaimToken, state: dict[str, Any]) -> None:
 
 def begin_run(token: ClaimToken, run_input: Any) -> UUID | None:
     """Begin the run of a firing of a workflow's schedule, and have its first tasks dispatched. May be repeated."""
-    return _begun(workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input))
+    return _begun(
+        workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input), SCHEDULE_TYPE
+    )
 
 
 def begin_inner(token: ClaimToken, workflow: str, run_input: Any) -> UUID | None:
@@ -40,14 +43,15 @@ def begin_inner(token: ClaimToken, workflow: str, run_input: Any) -> UUID | None
         return _begun(
             workflows.begin_inner(
                 trigger_id=token.id, fence=token.fence, workflow=workflow, run_input=run_input
-            )
+            ),
+            RUN_TYPE,
         )
     except Conflict as refused:
         raise Permanent(str(refused), code="run_refused") from None
 
 
-def _begun(run_id: UUID | None) -> UUID | None:
-    crash_point("begin_run.after_commit")
+def _begun(run_id: UUID | None, job_type: str) -> UUID | None:
+    crash_point("begin_run.after_commit", [job_type])
     if run_id is not None:
         wake_beats()
     return run_id

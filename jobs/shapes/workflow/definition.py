@@ -19,6 +19,15 @@ from jobs.shapes.workflow.wait import WaitShape
 #: How many items of one map may be started at once.
 MAX_MAP_PARALLEL = 1_000
 _OF_JOBS = ("payload", "timeout_seconds", "retry_policy", "delivery")
+#: Of a task that is an inner run. All that is tried again is the beginning of that run, which calls no target that a
+#: retry could harm: soon, and for an hour. How the run ends is the task's end, and none of this.
+_BEGINS_AGAIN = {
+    "max_attempts": 20,
+    "backoff": "exponential",
+    "initial_delay_seconds": 1,
+    "factor": 2,
+    "max_delay_seconds": 300,
+}
 
 
 class MapShape(Shape):
@@ -93,7 +102,7 @@ class TaskShape(Shape):
             job |= {"job_type": WAIT_TYPE, "payload": self.wait.as_payload(key)}
         if self.workflow is not None:
             payload = {"workflow": self.workflow.name, "input": self.workflow.input}
-            job |= {"job_type": RUN_TYPE, "payload": payload}
+            job |= {"job_type": RUN_TYPE, "payload": payload, "retry_policy": _BEGINS_AGAIN}
         return {
             "name": name,
             "schedule": {"type": "immediate"},

@@ -181,7 +181,7 @@ class _Turn:
         queues.note_dispatched(taken)
         events.note(done.ended)
         if done.queued:
-            crash_point("dispatch.before_commit")
+            crash_point("dispatch.before_commit", taken)
 
     def _serve_urgent(self, window: Window, done: Dispatched) -> None:
         """Critical and high triggers go a little beyond a full queue: workers keep slots for them."""
