@@ -227,6 +227,14 @@ class TestTheLedger:
         assert kinds(seen(records, close={"finished_at": last + 1})) == {"second end"}
         assert kinds(seen(records, reading=1, left={"finished_at": 1.0})) == {"second end"}
 
+    def test_may_have_ended_before_it_began_where_the_clock_was_put_back(self):
+        records = history("diamond")
+        last = max(line.finished_at for line in records if isinstance(line, RunSeen))
+        sooner = seen(records, finished_at=last - 3600)
+        assert kinds(sooner) == {"second end"}
+        assert "second end" in kinds([*sooner, *a_fault(27, 19, 25, clock_seconds=90)])
+        assert "second end" not in kinds([*sooner, *a_fault(27, 19, 25, clock_seconds=-3600)])
+
     def test_may_have_ended_between_the_readings(self):
         assert judged(seen(history("diamond"), reading=1, state="running", finished_at=None)).passed
 

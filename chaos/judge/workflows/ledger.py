@@ -147,7 +147,7 @@ def ended_once(each: Told, seen: RunSeen) -> Iterator[Breach]:
             yield each.breach("unfinished", at, "", "the run has not ended")
     elif seen.state not in right:
         yield each.breach("task", at, "", f"the run is {seen.state}, and its tasks are {sorted(states)}")
-    elif seen.finished_at is not None and not each.case.stepped(at, seen.finished_at):
+    elif seen.finished_at is not None and not _clock_was_set(each, at, seen.finished_at):
         late = [task for task, one in seen.tasks.items() if (one["finished_at"] or NEVER) > seen.finished_at]
         if late:
             yield each.breach(
@@ -163,6 +163,12 @@ def ended_once(each: Told, seen: RunSeen) -> Iterator[Breach]:
         for task, was in earlier.tasks.items():
             if was["state"] in ENDS and was != seen.tasks[task]:
                 yield each.breach("second end", at, task, f"was {was}, and later {seen.tasks[task]}")
+
+
+def _clock_was_set(each: Told, at: float, finished_at: float) -> bool:
+    """Whether the database's clock was set meanwhile. Where it was put back, a run may have ended before it began."""
+    put_back = finished_at < at and any(step.clock_seconds < 0 for step in each.case.steps)
+    return put_back or each.case.stepped(at, finished_at)
 
 
 def effects(each: Told, seen: RunSeen) -> Iterator[Breach]:
