@@ -16,7 +16,7 @@ from chaos.load.definitions import Plan
 from chaos.load.workflows import Runs
 from chaos.load.workflows import runs as runs_of_workflows
 from tests.chaos.histories import a_job
-from tests.chaos.runs import PLANS, a_workflow
+from tests.chaos.telling import PLANS, a_workflow
 
 #: What the API answers, one call after the other.
 Answers = list[int]
