@@ -20,7 +20,8 @@ NICENESS = 5
 #: The files that take longest, with about the seconds that each takes; all others begin after these.
 SECONDS = {
     "tests/cluster/test_kill.py": 110,
-    "tests/cluster/test_crash_points.py": 85,
+    "tests/cluster/test_crash_points.py": 200,
+    "tests/interfaces/ledger_audit/test_properties.py": 120,
     "tests/cluster/test_kill_without_election.py": 75,
     "tests/cluster/test_pgbouncer.py": 90,
     "tests/cluster/test_rabbitmq.py": 70,
@@ -48,6 +49,7 @@ SECONDS = {
     "tests/engine/outages/test_records.py": 20,
     "tests/workflows/schedules/test_firings.py": 18,
     "tests/workflows/test_maps.py": 18,
+    "tests/archive/test_archivist.py": 18,
 }
 CLUSTERS = ("tests/cluster/", "tests/examples/test_live.py", "tests/replica/test_processes.py")
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -38,6 +38,7 @@ from tests.stack import EMPTY_COPY, OWN
 # Tests are made for each of the console's pages, which are there from here on.
 admin.autodiscover()
 
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 # A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -130,7 +131,7 @@ def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that commits and whose clock ran ahead may have had partitions dropped, of any table."""
+    """A test that commits and whose clock ran ahead may have had partitions dropped, and others made, of any table."""
     marker = request.node.get_closest_marker("django_db")
     if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
         yield
@@ -140,6 +141,10 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     factories.set_clock(timedelta())
     for table in partitions.ALL:
         partitions.ensure(table)
+        latest = table.start_of(factories.now()) + table.span * (table.ahead + 2)
+        for each in partitions.past(table, before=FOREVER):
+            if each.until > latest:
+                partitions.drop_one(each)
 
 
 @pytest.fixture(autouse=True)
