@@ -93,7 +93,6 @@ class Case:
                 made.workflow_id for made in self.workflows.values() if not self.is_asked_for(made)
             },
         )
-        self.inner_runs = place(self.runs, self.inner_names, self.reached)
         #: By inner run, the trigger and the number of the start that began it.
         self.starts = {each.run_id: (each.trigger_id, each.task_start) for each in of(InnerRun)}
         self.deliveries = placed(deliveries, self.runs)
@@ -106,6 +105,7 @@ class Case:
             self.firings[delivery.firing].append(delivery)
             self.rounds[delivery.firing, delivery.generation].append(delivery)
             self._note_task(delivery)
+        self.inner_runs = place(self.runs, self.inner_names, self.began_at)
         last = max((entry.reading for entry in self.ledger), default=0)
         self.final = {
             (entry.job_id, entry.scheduled_for): entry for entry in self.ledger if entry.reading == last
@@ -152,6 +152,16 @@ class Case:
             if at - step.clock_seconds < step.healed_at
         ]
         return min([usual, *ahead])
+
+    def began_at(self, run: Run) -> float:
+        """When a run began by itself, going by its instant; where another time may have had that name, by its first
+        execution.
+        """
+        at = run.scheduled_for.timestamp()
+        if not any(step.struck_at <= at - step.clock_seconds <= step.healed_at for step in self.steps):
+            return self.reached(run.scheduled_for)
+        found = [delivery.at for each in self.task_runs[run.id].values() for delivery in each]
+        return min(found, default=self.reached(run.scheduled_for))
 
     def due_at(self, job: JobMade, instant: datetime) -> float:
         """When that firing fell due: a run by hand no sooner than it was asked for, whatever the clock had been."""

@@ -1,6 +1,8 @@
 """The judge, fed histories of runs with inner runs, in which a promise is broken."""
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -276,3 +278,28 @@ class TestAResult:
     def test_is_kept_with_its_task(self) -> None:
         assert judged(redone_after(["after"])).passed
         assert kinds(carrying(redone_after(["after"]), "after", **{"inner.weak": 4711})) == {"value"}
+
+
+class TestAClockThatWasSet:
+    """The database's: by it an inner run has the moment at which it began."""
+
+    def test_makes_no_run_early_that_began_when_its_instant_came_once_more(self) -> None:
+        """The clock had been there five seconds before, when it was ahead."""
+        ahead = a_fault(27, BEGINS - 6, BEGINS - 4, clock_seconds=5)
+        for name in INNER:
+            verdict = judged([*history(name), *ahead])
+            assert verdict.passed, verdict.breaches
+
+    def test_makes_no_run_early_that_began_while_it_was_behind(self) -> None:
+        behind = a_fault(27, BEGINS + 0.13, BEGINS + 0.7, clock_seconds=-3600)
+
+        def back(line: Any) -> Any:
+            return replace(line, scheduled_for=line.scheduled_for - timedelta(hours=1))
+
+        records = [
+            back(line) if of_runs(MID)(line) and isinstance(line, Started | RunSeen) else line
+            for line in history("nested")
+        ]
+        verdict = judged([*records, *behind])
+        assert verdict.passed, verdict.breaches
+        assert "early" in kinds(records)

@@ -4,6 +4,7 @@ import importlib
 import random
 import sys
 from datetime import UTC, datetime
+from math import gcd
 
 import pytest
 
@@ -13,6 +14,7 @@ from chaos.judge.limits import OF_FAULT
 from chaos.load.definitions import Plan, plans, shared_plans, tenants
 from chaos.load.pull_worker import SHARED, reference_worker
 from chaos.load.workflows import workflow_plans
+from chaos.load.workflows.shapes import SIZES
 from chaos.runner import PROFILES
 from jobs.actions.definition import parse
 from jobs.actions.workflows.definitions import create_workflow, find_version
@@ -86,6 +88,19 @@ class TestTheLoad:
             assert {
                 key: (task.get("workflow") or {}).get("name", "") for key, task in read["tasks"].items()
             } == {key: task["inner"] for key, task in made.tasks.items()}
+
+    def test_does_to_some_runs_of_a_workflow_what_is_done_to_every_second(self):
+        """Workflows take turns, and runs are numbered through: of an even number of them each would have its parity."""
+        begun = [plan for plan in workflow_plans() if not plan.schedule and not plan.is_inner]
+        every = {deed.every for plan in begun for deed in plan.deeds} | {len(SIZES)}
+        assert {gcd(len(begun), number) for number in every} == {1}
+
+    def test_makes_inner_workflows_before_those_that_name_them(self):
+        made: set[str] = set()
+        for plan in workflow_plans():
+            inner = {task.inner for task in plan.tasks.values() if task.inner}
+            assert inner <= made
+            made |= {plan.name} if plan.is_inner else set()
 
     def test_is_walked_by_the_judge_as_its_schedules_fire(self):
         until = NOW.timestamp() + 300

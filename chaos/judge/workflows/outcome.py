@@ -70,7 +70,7 @@ class Outcome:
         return [
             type(self)(self.case, run, run.generations[0], outer=(self, task))
             for run in runs
-            if self.run.generation_at(self.case.reached(run.scheduled_for)) == self.generation.number
+            if self.run.generation_at(self.case.began_at(run)) == self.generation.number
         ]
 
     def source(self, task: str) -> Self | None:
@@ -221,5 +221,7 @@ class Outcome:
     @property
     def begins_at(self) -> float:
         """The earliest moment at which it may have begun."""
+        if self.outer:
+            return self.case.began_at(self.run)
         begun = max(self.case.reached(self.run.scheduled_for), self.run.requested_at)
         return max(begun, self.generation.retry.requested_at) if self.generation.retry else begun

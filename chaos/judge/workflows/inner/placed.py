@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 
 from chaos.history import WorkflowMade
 from chaos.judge.workflows.runs import Run
@@ -24,34 +23,34 @@ def inner_names(workflows: Iterable[WorkflowMade]) -> dict[tuple[str, str], list
 def place(
     runs: Mapping[str, Run],
     names: Mapping[tuple[str, str], list[Place]],
-    reached: Callable[[datetime], float],
+    began_at: Callable[[Run], float],
 ) -> dict[Place, list[Run]]:
     """By outer run and task the inner runs, in the order in which they began, each of which now knows its ``outer``.
     ``names`` are those of ``inner_names``.
     """
     found: dict[Place, list[Run]] = defaultdict(list)
     for run in runs.values():
-        outer = _outer(run, names.get((run.workflow.tenant, run.workflow.name), []), runs, reached)
+        outer = _outer(run, names.get((run.workflow.tenant, run.workflow.name), []), runs, began_at)
         if outer is not None:
             run.outer = outer
             found[outer].append(run)
     for each in found.values():
-        each.sort(key=lambda run: reached(run.scheduled_for))
+        each.sort(key=began_at)
     return found
 
 
 def _outer(
-    run: Run, tasks: list[Place], runs: Mapping[str, Run], reached: Callable[[datetime], float]
+    run: Run, tasks: list[Place], runs: Mapping[str, Run], began_at: Callable[[Run], float]
 ) -> Place | None:
     known = next((seen.outer_run_id for seen in run.seen if seen.outer_run_id), "")
-    began = reached(run.scheduled_for)
+    began = began_at(run)
     if known:
         others = [runs[known]] if known in runs else []
     else:
         numbered = [other for other in runs.values() if other.number == run.number]
-        others = [other for other in numbered if reached(other.scheduled_for) <= began]
+        others = [other for other in numbered if began_at(other) <= began]
     candidates = [
-        (reached(other.scheduled_for), other.id, task)
+        (began_at(other), other.id, task)
         for other in others
         for workflow_id, task in tasks
         if other.workflow.workflow_id == workflow_id

@@ -1,4 +1,7 @@
-"""What becomes of inner runs when the outer one is cancelled, or its deadline is over: they end soon after it."""
+"""What becomes of inner runs when the outer one is cancelled, or its deadline is over: they end soon after it.
+
+One that ends, but later than that, is late, as a busy machine may make it; one that goes on is an orphan.
+"""
 
 from collections.abc import Iterator
 
@@ -31,7 +34,7 @@ def overdue(each: Told) -> Iterator[Breach]:
     cancelled = seen.state == "cancelled" and not each.generation.asked("cancel")
     if cancelled and seen.cancel_reason != "deadline":
         detail = f"the run was cancelled ({seen.cancel_reason}), and nobody asked for it"
-        yield each.breach("task", over_at, "", detail)
+        yield each.breach("task", each.begins_at, "", detail)
     elif cancelled and over_at < each.deadline_at - EARLY_SECONDS:
         detail = f"was cancelled {each.deadline_at - over_at:.3f} s before its deadline of {seconds:g} s"
         yield each.breach("deadline", over_at, "", detail)
@@ -41,11 +44,7 @@ def overdue(each: Told) -> Iterator[Breach]:
         begun = (retry.acknowledged_at if retry else seen.created_at) or each.begins_at
         since = max(begun, each.begins_at) + seconds
         most = _most(each, since, _depth(each) + 1) + max(_work(one) for one in (each, *each.within()))
-        at = min(over_at, seen.at)
-        if at > since + most and not each.case.stepped(since, at):
-            goes_on = "goes on" if over_at == NEVER else "ended"
-            detail = f"{goes_on} {at - since:.1f} s after its deadline, {most:.1f} s allowed"
-            yield each.breach("deadline", since, "", detail)
+        yield from _overtime(each, since, most, "its deadline", kind="deadline")
         yield from _outlived(each, since + LATE_SECONDS, "the deadline of its outer run")
 
 
@@ -62,15 +61,20 @@ def _late_end(one: Told, since: float, what: str, depth: int) -> Iterator[Breach
     if one.seen is None:
         return
     most = _most(one, since, depth) + max([_work(one), *(_work(each) for each in one.within())])
-    over_at = one.seen.finished_at or NEVER
-    at = min(over_at, one.seen.at)
-    if at > since + most and not one.case.stepped(since, at):
-        goes_on = "goes on" if over_at == NEVER else "ended"
-        detail = f"{goes_on} {at - since:.1f} s after {what}, {most:.1f} s allowed"
-        yield one.breach("orphan", since, "", detail)
-    elif one.seen.state == "cancelled" and one.seen.cancel_reason != "outer":
+    yield from _overtime(one, since, most, what, kind="orphan")
+    if one.seen.state == "cancelled" and one.seen.cancel_reason != "outer":
         detail = f"the run was cancelled ({one.seen.cancel_reason}), and not with its outer run"
         yield one.breach("task", since, "", detail)
+
+
+def _overtime(each: Told, since: float, most: float, what: str, *, kind: str) -> Iterator[Breach]:
+    """A run that ended later, or that had not ended when the ledger was read, which is of that ``kind``."""
+    assert each.seen
+    at = each.seen.finished_at or each.seen.at
+    if at > since + most and not each.case.stepped(since, at):
+        how = "ended" if each.seen.finished_at else "goes on"
+        detail = f"{how} {at - since:.1f} s after {what}, {most:.1f} s allowed"
+        yield each.breach("late" if each.seen.finished_at else kind, since, "", detail)
 
 
 def _late_starts(one: Told, since: float, what: str, depth: int) -> Iterator[Breach]:
@@ -88,10 +92,9 @@ def _most(each: Told, since: float, steps: int) -> float:
     """
     calm = steps * LATE_SECONDS
     late = [
-        window.limits.late_seconds
+        window.others_seconds if window.spares(each.workflow.tenant) else window.limits.late_seconds
         for window in each.case.windows
-        if not window.spares(each.workflow.tenant)
-        and window.touches(since, since + calm, after=window.limits.late_seconds)
+        if window.touches(since, since + calm, after=window.limits.late_seconds)
     ]
     return max([calm, *((steps + 1) * seconds for seconds in late)])
 
