@@ -141,7 +141,7 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     factories.set_clock(timedelta())
     for table in partitions.ALL:
         partitions.ensure(table)
-        latest = table.start_of(factories.now()) + table.span * (table.ahead + 2)
+        latest = table.start_of(factories.now()) + table.span * (table.ahead + 1)
         for each in partitions.past(table, before=FOREVER):
             if each.until > latest:
                 partitions.drop_one(each)
