@@ -1,6 +1,7 @@
 """Killed just here: a beat or a worker dies at each named point, and no row is lost or doubled (DESIGN §2)."""
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from jobs.core.workflows.states import RUN_TYPE
 from jobs.crash_points import POINTS, RUN_POINTS, crash_point
+from stage.processes import run_python
 from stage.waiting import wait_until
 from tests.cluster import etl, ledger, runs
 from tests.cluster.stage import Stage
@@ -188,3 +190,21 @@ class TestCrashPoints:
         }
         for point in points:
             crash_point(point, ["etl.report"])
+
+    def test_may_be_armed_for_a_job_type(self, tmp_path: Path) -> None:
+        armed = {"claim.before_commit": "b", "finish.before_commit": "abc"}
+        for file in [f"{point}@{job_type}" for point, job_types in armed.items() for job_type in job_types]:
+            (tmp_path / file).touch()
+        program = (
+            "from jobs.crash_points import crash_point\n"
+            "crash_point('claim.before_commit', ['a'])\n"
+            "print('went on', flush=True)\n"
+            "crash_point('finish.before_commit', ['a', 'b', 'b'])\n"
+            "print('and on')\n"
+        )
+        done = run_python(["-c", program], environment={**os.environ, "CARILLON_CRASH_POINTS": str(tmp_path)})
+        assert (done.returncode, done.stdout) == (-signal.SIGKILL, "went on\n")
+        assert {file.name for file in tmp_path.iterdir()} == {
+            "claim.before_commit@b",
+            "finish.before_commit@c",
+        }
