@@ -37,7 +37,8 @@ TIMEOUT = aiohttp.ClientTimeout(total=30)
 TRICKLE_SECONDS, TIMEOUT_SECONDS = 60, 20
 SLOW, NAMED, REFUSED, LARGE = 150, 100, 20, 10
 LARGE_BYTES = 60_000
-FIELDS = 100_000
+#: Of a complaint: as many as the call takes, where that is much and where it is less, and too many for any.
+FIELDS = {"much": 74_000, "less": 28_000, "too many": 200_000}
 WRITES_PER_SECOND, WRITERS = 500, 8
 COMPLAINERS, BOMBERS, INTRUDERS, CLAIMERS = 4, 4, 2, 40
 CLAIM_SECONDS = 20
@@ -244,22 +245,25 @@ class Attacker:
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-def _unknown() -> str:
+def _unknown(fields: int) -> str:
     """So many unknown fields, as the inside of an object."""
-    return ",".join(f'"u{n}":1' for n in range(FIELDS))
+    return ",".join(f'"u{n}":1' for n in range(fields))
 
 
-_UNKNOWN = _unknown()
+_UNKNOWN = {size: _unknown(fields) for size, fields in FIELDS.items()}
 _COMPLAINTS: tuple[tuple[str, str, bytes], ...] = tuple(
-    (method, path, form.replace("…", _UNKNOWN).encode())
-    for method, path, form in (
-        ("POST", "/jobs", "{…}"),
-        ("POST", "/jobs/bulk", "{…}"),
-        ("POST", "/operations", '{"verb":"pause","filter":{…}}'),
-        ("POST", "/schedules/preview", '{"schedule":{…}}'),
-        ("PUT", f"/job-types/{HOSTILE}.x", "{…}"),
-        ("POST", "/worker/claim", "{…}"),
+    (method, path, form.replace("…", _UNKNOWN[size]).encode())
+    for method, path, form, most in (
+        ("POST", "/jobs", "{…}", "less"),
+        ("POST", "/jobs/bulk", "{…}", "much"),
+        ("POST", "/workflows", "{…}", "much"),
+        ("POST", "/operations", '{"verb":"pause","filter":{…}}', "less"),
+        ("POST", "/schedules/preview", '{"schedule":{…}}', "less"),
+        ("PUT", f"/job-types/{HOSTILE}.x", "{…}", "less"),
+        ("POST", "/worker/claim", "{…}", "less"),
+        ("POST", "/worker/complete", "{…}", "much"),
     )
+    for size in (most, "too many")
 )
 
 

@@ -14,8 +14,14 @@ from django.core.exceptions import RequestDataTooBig
 from rest_framework.parsers import BaseParser
 
 from jobs.core.errors import InvalidInput
-from jobs.core.json_rules import MAX_DEPTH, MAX_EXPLAINED, check_json, read_json
+from jobs.core.json_rules import MAX_DEPTH, MAX_EXPLAINED, check_json, read_json, values_exceed
+from jobs.handlers.outcome import MAX_RESULT_BYTES
 
+#: Of one body. A thread that makes a hundred thousand of them keeps all others of its process waiting meanwhile.
+MAX_VALUES = 75_000
+#: What a body of one thing may have beside its payload or result, and how often what these may have: that counts them
+#: as compact UTF-8, and indented, or with letters escaped, they take some times as much.
+BESIDE_PAYLOAD_BYTES, NOTATION = 65_536, 4
 #: The name of the body itself among the fields of an error.
 BODY = "body"
 #: A whole string, a bracket, or the colon that makes the string before it a key.
@@ -32,12 +38,14 @@ class StrictJSONParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """The parsed body. Raises ``InvalidInput`` (field ``body``, or the path) and ``RequestDataTooBig``."""
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        limit = most_bytes((parser_context or {}).get("view"))
         raw = stream.read(limit + 1)
         if len(raw) > limit:
-            raise RequestDataTooBig(f"The body is larger than {limit} bytes.")
+            raise RequestDataTooBig(f"The body is larger than {limit:,} bytes, the most that this call takes.")
         if not raw.strip():
             return {}
+        if values_exceed(raw, MAX_VALUES):
+            raise RequestDataTooBig(f"The body holds more than {MAX_VALUES:,} values; send less at once.")
         try:
             return read_json(raw)
         except InvalidInput as error:
@@ -48,6 +56,16 @@ class MergePatchParser(StrictJSONParser):
     """RFC 7396 under its own media type."""
 
     media_type = "application/merge-patch+json"
+
+
+def most_bytes(view: Any) -> int:
+    """Of a body that ``view``, an ``Endpoint``, takes: where that is no more than a payload, by the tenant's quota."""
+    most = int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+    tenant = getattr(view.request.auth, "tenant", None) if view is not None else None
+    if tenant is None or view.takes_much:
+        return most
+    payload = max(tenant.max_payload_bytes, MAX_RESULT_BYTES)
+    return min(most, NOTATION * payload + BESIDE_PAYLOAD_BYTES)
 
 
 def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:

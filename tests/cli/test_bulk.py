@@ -53,10 +53,17 @@ class TestCreating:
         assert [result["name"] for result in made.json] == ["a", "b", "c"]
         assert len(api.sent) == 2
 
+    @pytest.mark.parametrize(("most", "value"), [("MAX_BYTES", 300), ("MAX_VALUES", 6)])
     def test_sends_no_more_than_the_server_takes_at_once(
-        self, carillon: Command, api: ApiAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        carillon: Command,
+        api: ApiAdapter,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        most: str,
+        value: int,
     ) -> None:
-        monkeypatch.setattr("carillon.commands.bulk.creating.MAX_BYTES", 300)
+        monkeypatch.setattr(f"carillon.commands.bulk.creating.{most}", value)
         file = definitions(tmp_path, "a", "b", "c", concurrency_key="k" * 100)
         assert carillon("bulk", "create", "-f", file).code == 0
         assert len(api.sent) == 3

@@ -12,9 +12,9 @@ from carillon.errors import Failure, Misuse, Problem
 from carillon.files.definitions import Definition, read_definitions
 from carillon.output import Format, Output, print_document, progress, say
 
-#: What one call takes: so many jobs, and of bytes some less than 2.5 MB.
+#: What one call takes: so many jobs, and of bytes and values some less than 2.5 MB and 75,000.
 MAX_JOBS = 1000
-MAX_BYTES = 2_000_000
+MAX_BYTES, MAX_VALUES = 2_000_000, 70_000
 
 
 def create(
@@ -59,14 +59,16 @@ def create(
 def _parts(definitions: Sequence[Definition]) -> list[list[Definition]]:
     """The definitions in order, in as few calls as may be."""
     parts: list[list[Definition]] = []
-    room = 0
+    room = values_left = 0
     for definition in definitions:
-        size = len(json.dumps(definition.body))
-        if not parts or len(parts[-1]) == MAX_JOBS or size > room:
+        text = json.dumps(definition.body)
+        size, values = len(text), sum(map(text.count, ",[{"))
+        if not parts or len(parts[-1]) == MAX_JOBS or size > room or values > values_left:
             parts.append([])
-            room = MAX_BYTES
+            room, values_left = MAX_BYTES, MAX_VALUES
         parts[-1].append(definition)
         room -= size
+        values_left -= values
     return parts
 
 

@@ -83,6 +83,7 @@ def _shown(taken: Taken) -> dict[str, Any]:
 
 class HeartbeatView(Endpoint):
     scope = "worker"
+    takes_much = True
 
     @endpoint(
         "Keep what you run, report its progress, and learn of cancels",
@@ -114,6 +115,7 @@ class HeartbeatView(Endpoint):
 
 class CompleteView(Endpoint):
     scope = "worker"
+    takes_much = True
 
     @endpoint(
         "Say how an attempt ended",

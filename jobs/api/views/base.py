@@ -44,6 +44,8 @@ class Endpoint(GenericAPIView[Any]):
     reads_tenant = False
     #: Whether its list tells of the past, and may be read from a replica. Describe it by ``schema.HISTORY``.
     of_history = False
+    #: Whether a body may be as large as any: it holds many jobs, or tasks, or what a handler printed.
+    takes_much = False
     #: Whether writes take an ``Idempotency-Key``; without, one that is sent means nothing, for they may be repeated.
     keyed = True
     #: The shape whose fields ``?fields=`` may select.

@@ -88,6 +88,8 @@ _OPERATION_EXAMPLES = (
 
 
 class BulkView(Endpoint):
+    takes_much = True
+
     @endpoint(
         "Create up to 1,000 jobs, and learn of each what became of it",
         request=Bulk,

@@ -31,6 +31,7 @@ def answer(workflow: Workflow, status: int = 200) -> Response:
 
 
 class WorkflowsView(Endpoint):
+    takes_much = True
     queryset = Workflow.objects.none()
     shows = WorkflowShape
     filterset_class = WorkflowFilter
@@ -54,6 +55,8 @@ class WorkflowsView(Endpoint):
 
 
 class WorkflowView(Endpoint):
+    takes_much = True
+
     @endpoint(
         "Read a workflow",
         responses={200: OneWorkflow},

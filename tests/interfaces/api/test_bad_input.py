@@ -1,5 +1,6 @@
 """What the API refuses: 400 with the name of each faulty field, and nothing stored."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import BaseModel
 from jobs.handlers import Context, job_type
 from jobs.models import Job
 from tests.factories import make_job, make_trigger
+from tenants.models import Tenant
 from tests.interfaces.api.caller import Caller, faulty_fields, jobs_stored, noop_job
 
 CRON = {"type": "cron", "cron": "0 2 * * *"}
@@ -20,6 +22,12 @@ def nested(depth: int) -> Any:
     for _ in range(depth):
         value = [value]
     return value
+
+
+def _posting(text: str, name: str = "n") -> dict[str, Any]:
+    """A definition with that text in its payload."""
+    payload = {"url": "https://example.com/", "method": "POST", "body": {"text": text}}
+    return noop_job(name=name, job_type="webhook", payload=payload)
 
 
 #: name of the case: (changes to a definition that is accepted, fields that the answer names)
@@ -121,7 +129,7 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "Infinity": (b'{"payload": [-Infinity]}', "payload[0]"),
     "1e999": (b'{"payload": {"x": 1e999}}', "payload.x"),
     "5,000 digits": (b'{"payload": {"x": ' + b"9" * 5000 + b"}}", "body"),
-    "depth 100,000": (b'{"name": "n", "payload": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "payload"),
+    "depth 50,000": (b'{"name": "n", "payload": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", "payload"),
     "a list too deep": (b"[" * 40 + b"]" * 40, "body"),
     "repeated key": (b'{"name": "a", "name": "b"}', "body"),
     "cut off": (b'{"name": ', "body"),
@@ -177,10 +185,33 @@ class TestCreate:
         refused = owner.post("/jobs", noop_job(job_type="webhook", payload={"url": "ftp://u:s3cret@x"}))
         assert "s3cret" not in refused.content.decode()
 
-    def test_refuses_a_body_that_is_too_large(self, owner: Caller) -> None:
-        response = owner.post("/jobs", b" " * 2_700_000)
+    @pytest.mark.parametrize(
+        ("path", "most"), [("/jobs", 327_680), ("/jobs/bulk", 2_621_440), ("/workflows", 2_621_440)]
+    )
+    def test_refuses_a_body_that_is_too_large(self, owner: Caller, path: str, most: int) -> None:
+        response = owner.post(path, b" " * (most + 1))
         assert response.status_code == 413
         assert response["Content-Type"] == "application/problem+json"
+        assert f"larger than {most:,} bytes" in response.json()["detail"]
+        assert owner.post(path, b" " * (most - 2) + b"{}").status_code == 400
+
+    def test_takes_a_payload_as_large_as_may_be_in_any_notation(self, owner: Caller) -> None:
+        body = json.dumps(_posting("é" * 32_700), indent=4)
+        assert len(body) > 2.9 * owner.tenant.max_payload_bytes  # type: ignore[union-attr]
+        assert owner.post("/jobs", body.encode()).status_code == 201
+
+    def test_takes_as_large_a_body_as_the_tenants_quota_asks_for(self, owner: Caller) -> None:
+        Tenant.objects.filter(slug=owner.tenant.slug).update(max_payload_bytes=400_000)  # type: ignore[union-attr]
+        assert owner.post("/jobs", _posting("x" * 399_000)).status_code == 201
+
+    @pytest.mark.parametrize("filler", ["1,", "{},", "[],", '"",', '{"a":1},'])
+    def test_refuses_a_body_of_too_many_values(self, owner: Caller, filler: str) -> None:
+        response = owner.post("/jobs/bulk", f'{{"jobs": [{filler * 76_000}1]}}'.encode())
+        assert (response.status_code, "75,000 values" in response.json()["detail"]) == (413, True)
+
+    def test_takes_separators_in_a_text_for_no_values(self, owner: Caller) -> None:
+        jobs = [_posting(",[{" * 20_000 + '"' * 30, name=f"n{n}") for n in range(2)]
+        assert owner.post("/jobs/bulk", {"jobs": jobs}).json()["created"] == 2
 
     def test_refuses_a_body_in_chunks_rather_than_lose_it(self, owner: Caller) -> None:
         unsized = {"Transfer-Encoding": "chunked", "Authorization": f"Bearer {owner.token}"}
