@@ -41,7 +41,9 @@ class StrictJSONParser(BaseParser):
         limit = most_bytes((parser_context or {}).get("view"))
         raw = stream.read(limit + 1)
         if len(raw) > limit:
-            raise RequestDataTooBig(f"The body is larger than {limit:,} bytes, the most that this call takes.")
+            raise RequestDataTooBig(
+                f"The body is larger than {limit:,} bytes, the most that this call takes."
+            )
         if not raw.strip():
             return {}
         if values_exceed(raw, MAX_VALUES):

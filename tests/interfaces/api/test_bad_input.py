@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from jobs.handlers import Context, job_type
 from jobs.models import Job
-from tests.factories import make_job, make_trigger
 from tenants.models import Tenant
+from tests.factories import make_job, make_trigger
 from tests.interfaces.api.caller import Caller, faulty_fields, jobs_stored, noop_job
 
 CRON = {"type": "cron", "cron": "0 2 * * *"}
