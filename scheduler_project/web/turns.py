@@ -3,7 +3,7 @@
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
 other keys; it has more of both while nobody else calls. While others call, a key that has computed much of late is
-heavy: its calls are at work one at a time or so, and after each its line rests for as long as that computed. A key that
+heavy: its calls are at work one at a time or so, and its line rests for three times as long as they computed. A key that
 is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
 bounded, in requests and in bytes, and so are all lines together: a request beyond that is refused. Calls without a key
 are not counted: they are refused at once.
@@ -24,8 +24,10 @@ Whose = tuple[str, bool]
 ABOUT_SECONDS = 1.0
 #: Seconds of processor, of one second's, above which a key is heavy. What it computed counts for half a second later.
 HEAVY, HALF_LIFE_SECONDS = 0.1, 0.5
-#: A call that computed for less is followed by the next at once; and none is followed by a longer rest.
-MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 0.5
+#: How long a heavy line rests for each second that its calls computed: a quarter of the interpreter is its share.
+RESTS = 3.0
+#: Of a shorter rest its calls are followed by the next at once, until there is more of it; and no rest is longer.
+MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 1.0
 #: Keys of which is remembered what they computed.
 MAX_REMEMBERED = 1024
 
@@ -84,6 +86,8 @@ class Turns(Generic[R]):
         self._resting: set[Whose] = set()
         #: What keys have computed, as of an instant; the one that computed last at the end.
         self._computed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
+        #: Seconds of rest that heavy lines have still to take.
+        self._owed: dict[Whose, float] = {}
         #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -117,10 +121,15 @@ class Turns(Generic[R]):
         self._computed[of] = (self._computed_of(of, now) + computed, now)
         self._computed.move_to_end(of)
         if len(self._computed) > MAX_REMEMBERED:
-            self._computed.popitem(last=False)
-        if computed >= MIN_REST_SECONDS and of not in self._resting and self._is_held_back(of, now):
-            self._resting.add(of)
-            heapq.heappush(self._rests, (now + min(computed, MAX_REST_SECONDS), of))
+            forgotten, _ = self._computed.popitem(last=False)
+            self._owed.pop(forgotten, None)
+        owed = self._owed.pop(of, 0.0) + RESTS * computed
+        if self._is_held_back(of, now):
+            if owed >= MIN_REST_SECONDS and of not in self._resting:
+                self._resting.add(of)
+                heapq.heappush(self._rests, (now + min(owed, MAX_REST_SECONDS), of))
+            else:
+                self._owed[of] = owed
         return self._follow(of, now)
 
     def rested(self, *, now: float) -> list[R]:

@@ -63,21 +63,30 @@ class TestTurns:
             turns.note(str(n), now=n * ABOUT_SECONDS / 10)
         assert len(turns._called_at) <= 12
 
-    def test_let_a_heavy_key_among_others_rest_as_long_as_its_call_computed(self) -> None:
+    def test_let_a_heavy_key_among_others_rest_three_times_as_long_as_its_call_computed(self) -> None:
         turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, LATER, LATER]
-        assert turns.end(ACME, now=0.25, computed=0.25) == []
+        assert turns.end(ACME, now=0.25, computed=0.25 / 3) == []
         assert turns.seconds_of_rest(now=0.375) == 0.125
         assert turns.begin(3, ACME, held=1, now=0.375) is LATER
         assert turns.begin(9, BRAVO, held=1, now=0.375) is NOW
         assert turns.rested(now=0.4) == []
         assert turns.rested(now=0.5) == [1]
         # A short call is followed by the next at once, and no rest is longer than it may be.
-        assert turns.end(ACME, now=0.625, computed=MIN_REST_SECONDS / 2) == [2]
+        assert turns.end(ACME, now=0.625, computed=MIN_REST_SECONDS / 6) == [2]
         assert turns.end(ACME, now=0.75, computed=100 * MAX_REST_SECONDS) == []
         assert turns.rested(now=0.75 + MAX_REST_SECONDS) == [3]
         assert turns.seconds_of_rest(now=2) == float("inf")
+
+    def test_let_a_heavy_key_rest_for_many_short_calls_too(self) -> None:
+        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
+        turns.note("", now=0)
+        each = MIN_REST_SECONDS / 8
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(4)] == [NOW, LATER, LATER, LATER]
+        assert [turns.end(ACME, now=0.25, computed=each) for _ in range(3)] == [[1], [2], []]
+        assert turns.seconds_of_rest(now=0.25) == pytest.approx(9 * each)
+        assert turns.rested(now=0.25 + 9 * each) == [3]
 
     def test_let_a_key_that_computes_little_have_more_at_once_among_others(self) -> None:
         turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
