@@ -68,7 +68,8 @@ def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quo
         kinds = set(map(type, level))
         if max_bytes is not None:
             # Counted on the way, because a small object that holds another many times over has no end in sight.
-            least_bytes += len(level) + sum(len(item) for item in level if type(item) is str)
+            texts = [item for item in level if type(item) is str] if str in kinds else []
+            least_bytes += len(level) + sum(map(len, texts))
             if least_bytes > max_bytes:
                 _refuse_size(field, max_bytes, quota)
         if not _is_sound(level, kinds):
@@ -83,12 +84,12 @@ def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quo
             _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
         objects = [item for item in containers if isinstance(item, dict)]
         keys += sum(map(len, objects))
-        if max_bytes is not None:
-            least_bytes += sum(len(key) for key in chain.from_iterable(objects) if isinstance(key, str))
-            if least_bytes + sum(map(len, containers)) > max_bytes:
-                _refuse_size(field, max_bytes, quota)
         if not _has_sound_keys(objects):
             _refuse_key(objects, field, levels)
+        if max_bytes is not None:
+            least_bytes += sum(map(len, chain.from_iterable(objects)))
+            if least_bytes + sum(map(len, containers)) > max_bytes:
+                _refuse_size(field, max_bytes, quota)
         levels.append(list(chain.from_iterable(map(_values, containers))))
     return keys
 
