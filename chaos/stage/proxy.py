@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.stage.outside import hasten
+
 CHUNK = 65_536
 #: Held up of one direction of a connection at most.
 CHUNKS = 256
@@ -163,7 +165,7 @@ class Proxies:
     def __init__(self, *, rng: random.Random) -> None:
         self._rng = rng
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="proxies", daemon=True)
         self._servers: dict[str, str | int] = {}
         self.links: dict[tuple[str, str], Proxy] = {}
 
@@ -176,6 +178,10 @@ class Proxies:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _run(self) -> None:
+        hasten()
+        self._loop.run_forever()
 
     def add(self, process: str, server: str, address: str | int) -> int:
         """A link from ``process`` to the server behind a Unix socket or a port, which need not be there yet."""

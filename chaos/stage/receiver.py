@@ -21,6 +21,7 @@ from aiohttp import web
 
 from chaos.history import Brought, Ended, Journal, Started
 from chaos.history.workflows import OF_RUN
+from chaos.stage.outside import hasten
 
 GIB = 1 << 30
 #: Made once: a witness that is busy with compressing sees others late.
@@ -134,4 +135,5 @@ async def serve(port_file: Path, log: Path) -> None:
 
 
 if __name__ == "__main__":
+    hasten()
     asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2])))
