@@ -3,7 +3,8 @@
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
 other keys; it has more of both while nobody else calls. While others call, a key that has computed much of late is
-heavy: its calls are at work one at a time or so, and its line rests for three times as long as they computed. A key that
+heavy: its calls are at work one at a time or so, and its line rests for three times as long as they computed, and, as
+that tells little of processors that have too much to do, for no less than they took. A key that
 is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
 bounded, in requests and in bytes, and so are all lines together: a request beyond that is refused. Calls without a key
 are not counted: they are refused at once.
@@ -23,7 +24,7 @@ Whose = tuple[str, bool]
 #: How long a caller counts as one of those who call.
 ABOUT_SECONDS = 1.0
 #: Seconds of processor, of one second's, above which a key is heavy. What it computed counts for half a second later.
-HEAVY, HALF_LIFE_SECONDS = 0.1, 0.5
+HEAVY, HALF_LIFE_SECONDS = 0.04, 0.5
 #: How long a heavy line rests for each second that its calls computed: a quarter of the interpreter is its share.
 RESTS = 3.0
 #: Of a shorter rest its calls are followed by the next at once, until there is more of it; and no rest is longer.
@@ -113,9 +114,9 @@ class Turns(Generic[R]):
         self._count(of, 1, held)
         return Turn.LATER
 
-    def end(self, of: Whose, *, now: float, computed: float = 0.0) -> list[R]:
-        """One of that key's has ended, after ``computed`` seconds of processor; returns those of its line that are
-        taken up now.
+    def end(self, of: Whose, *, now: float, computed: float = 0.0, took: float = 0.0) -> list[R]:
+        """One of that key's has ended, after ``computed`` seconds of processor and ``took`` in all; returns those of
+        its line that are taken up now.
         """
         self._at_work[of] -= 1
         self._computed[of] = (self._computed_of(of, now) + computed, now)
@@ -123,7 +124,8 @@ class Turns(Generic[R]):
         if len(self._computed) > MAX_REMEMBERED:
             forgotten, _ = self._computed.popitem(last=False)
             self._owed.pop(forgotten, None)
-        owed = self._owed.pop(of, 0.0) + RESTS * computed
+        _, waits = of
+        owed = self._owed.pop(of, 0.0) + (RESTS * computed if waits else max(RESTS * computed, took))
         if self._is_held_back(of, now):
             if owed >= MIN_REST_SECONDS and of not in self._resting:
                 self._resting.add(of)

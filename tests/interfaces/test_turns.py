@@ -79,6 +79,17 @@ class TestTurns:
         assert turns.rested(now=0.75 + MAX_REST_SECONDS) == [3]
         assert turns.seconds_of_rest(now=2) == float("inf")
 
+    def test_let_a_heavy_key_rest_as_long_as_its_call_took_unless_it_may_wait(self) -> None:
+        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
+        turns.note("", now=0)
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(2)] == [NOW, LATER]
+        assert turns.end(ACME, now=0.25, computed=0.01, took=0.25) == []
+        assert turns.seconds_of_rest(now=0.25) == 0.25
+        claims = (ACME[0], True)
+        assert [turns.begin(n, claims, held=1, now=0.25) for n in range(2)] == [NOW, LATER]
+        assert turns.end(claims, now=0.5, computed=HEAVY * 2, took=20) == []
+        assert turns.rested(now=0.5 + 3 * HEAVY * 2) == [1, 1]
+
     def test_let_a_heavy_key_rest_for_many_short_calls_too(self) -> None:
         turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)
