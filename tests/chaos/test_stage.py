@@ -5,9 +5,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,8 +20,10 @@ from chaos import history
 from chaos.faults.of_clocks import LATER, SOONER, other_rules
 from chaos.history import Brought, Died, Ended, Started
 from chaos.load.reports import report
+from chaos.stage import outside
 from chaos.stage.clocks import Clocks
 from chaos.stage.names import ADDRESS, SilentServer, may_hang
+from chaos.stage.outside import hasten
 from chaos.stage.processes import ManagedProcess, Processes
 from stage.processes import PROJECT_DIR
 from stage.waiting import wait_until
@@ -212,3 +216,26 @@ class TestOtherRulesOfTimeZones:
             cwd=PROJECT_DIR, env={**os.environ, "PYTHONPATH": str(home)}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stdout.split() == ["2099z", "6:00:00", "4:00:00"]
+
+
+class TestWhatStandsForAnotherMachine:
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may ask for the processors before others")
+    def test_comes_before_the_judged_with_the_one_thread_alone(self) -> None:
+        def priority() -> int:
+            return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+        def hastened() -> int:
+            hasten()
+            return priority()
+
+        before = priority()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(hastened).result() == outside.SOONER
+        assert priority() == before
+
+    def test_goes_on_as_it_was_where_that_may_not_be_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: int) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "setpriority", refuse)
+        hasten()
