@@ -84,12 +84,12 @@ def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quo
             _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
         objects = [item for item in containers if isinstance(item, dict)]
         keys += sum(map(len, objects))
+        if max_bytes is not None and least_bytes + sum(map(len, containers)) > max_bytes:
+            _refuse_size(field, max_bytes, quota)
         if not _has_sound_keys(objects):
             _refuse_key(objects, field, levels)
         if max_bytes is not None:
             least_bytes += sum(map(len, chain.from_iterable(objects)))
-            if least_bytes + sum(map(len, containers)) > max_bytes:
-                _refuse_size(field, max_bytes, quota)
         levels.append(list(chain.from_iterable(map(_values, containers))))
     return keys
 
