@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain, islice
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import orjson
 
@@ -84,12 +84,13 @@ def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quo
             _refuse(field, place, f"Nested deeper than {max_depth} levels; flatten it.")
         objects = [item for item in containers if isinstance(item, dict)]
         keys += sum(map(len, objects))
-        if max_bytes is not None and least_bytes + sum(map(len, containers)) > max_bytes:
-            _refuse_size(field, max_bytes, quota)
+        if max_bytes is not None:
+            if _has_text_keys(objects):
+                least_bytes += sum(map(len, chain.from_iterable(objects)))
+            if least_bytes + sum(map(len, containers)) > max_bytes:
+                _refuse_size(field, max_bytes, quota)
         if not _has_sound_keys(objects):
             _refuse_key(objects, field, levels)
-        if max_bytes is not None:
-            least_bytes += sum(map(len, chain.from_iterable(objects)))
         levels.append(list(chain.from_iterable(map(_values, containers))))
     return keys
 
@@ -202,13 +203,15 @@ def _is_sound(level: list[object], kinds: set[type]) -> bool:
     return str not in kinds or _UNSTORABLE.search("".join([i for i in level if type(i) is str])) is None
 
 
-def _has_sound_keys(objects: list[dict[object, object]]) -> bool:
-    if not set(map(type, chain.from_iterable(objects))) <= {str}:
-        return False
-    return _UNSTORABLE.search("".join(cast(Iterable[str], chain.from_iterable(objects)))) is None
+def _has_text_keys(objects: list[dict[str, object]]) -> bool:
+    return set(map(type, chain.from_iterable(objects))) <= {str}
 
 
-def _refuse_key(objects: list[dict[object, object]], field: str, levels: list[list[object]]) -> None:
+def _has_sound_keys(objects: list[dict[str, object]]) -> bool:
+    return _has_text_keys(objects) and _UNSTORABLE.search("".join(chain.from_iterable(objects))) is None
+
+
+def _refuse_key(objects: list[dict[str, object]], field: str, levels: list[list[object]]) -> None:
     """Refuse the first key of the ``objects``, those of the last of ``levels``, that is no storable text."""
     for holder in objects:
         if _has_sound_keys([holder]):
