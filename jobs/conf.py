@@ -166,9 +166,6 @@ class EngineSettings(BaseSettings):
         le=86_400,
         description="After SIGTERM, until what still runs in a prefork worker is handed back.",
     )
-    worker_niceness: int = Field(
-        10, ge=0, le=19, description="By how much other processes of its host come before a worker."
-    )
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
     reserved_slots: int = Field(

@@ -81,8 +81,6 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     from jobs.store import db
 
     pool = _supported_pool(sender)
-    # Work without end on the same host must not keep the database, beat and web from deciding about it.
-    os.nice(engine_settings().worker_niceness)
     _connected(go_through_pooler)
     tell_carriers()
     import_module("aiohttp")

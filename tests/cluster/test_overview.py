@@ -92,13 +92,6 @@ def crew(stage: Stage) -> Iterator[Crew]:
         yield crew
 
 
-def test_a_worker_lets_beat_and_database_come_first(crew: Crew) -> None:
-    """Both of its processes: handlers of tenants are at work in the one, and the other feeds it."""
-    beat, worker = (sorted({process.nice() for process in family(pid)}) for pid in crew.pids())
-    [ours] = beat
-    assert worker == [min(ours + 10, 19)]
-
-
 @pytest.fixture(scope="module")
 def watcher(stage: Stage, crew: Crew) -> Watcher:
     watcher = Watcher(stage)
