@@ -69,7 +69,7 @@ BEYOND_A_SCHEMA = [
     (
         r"workflows_(create|replace)",
         r"tasks\..*",
-        "OpenAPI 3.0 has no propertyNames: keys of tasks are words. A task has one of three kinds, and types of its own.",
+        "OpenAPI 3.0 has no propertyNames: keys of tasks are words. A task has one of three kinds.",
     ),
     (r"job_types_declare", r"description", _PRINTABLE),
     (
