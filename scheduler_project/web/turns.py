@@ -3,9 +3,9 @@
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
 other keys; it has more of both while nobody else calls. While others call, a key that has computed much of late is
-heavy: its calls are at work one at a time or so, and its line rests for three times as long as they computed, and, as
-that tells little of processors that have too much to do, for no less than they took. A key that
-is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
+heavy: its calls are at work one at a time or so, and after a long one its line rests for three times as long as that
+computed. After one that took far longer than it computed, as on full processors, it rests as long as that took. A key
+that is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
 bounded, in requests and in bytes, and so are all lines together: a request beyond that is refused. Calls without a key
 are not counted: they are refused at once.
 """
@@ -25,9 +25,11 @@ Whose = tuple[str, bool]
 ABOUT_SECONDS = 1.0
 #: Seconds of processor, of one second's, above which a key is heavy. What it computed counts for half a second later.
 HEAVY, HALF_LIFE_SECONDS = 0.04, 0.5
-#: How long a heavy line rests for each second that its calls computed: a quarter of the interpreter is its share.
+#: How long a heavy line rests for each second that a call computed: a quarter of the interpreter is its share.
 RESTS = 3.0
-#: Of a shorter rest its calls are followed by the next at once, until there is more of it; and no rest is longer.
+#: A call that took so many times what it computed waited for a processor.
+WAITED = 4.0
+#: A call that computed for less is followed by the next at once, as is one that is owed less; and no rest is longer.
 MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 1.0
 #: Keys of which is remembered what they computed.
 MAX_REMEMBERED = 1024
@@ -87,8 +89,6 @@ class Turns(Generic[R]):
         self._resting: set[Whose] = set()
         #: What keys have computed, as of an instant; the one that computed last at the end.
         self._computed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
-        #: Seconds of rest that heavy lines have still to take.
-        self._owed: dict[Whose, float] = {}
         #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -122,16 +122,14 @@ class Turns(Generic[R]):
         self._computed[of] = (self._computed_of(of, now) + computed, now)
         self._computed.move_to_end(of)
         if len(self._computed) > MAX_REMEMBERED:
-            forgotten, _ = self._computed.popitem(last=False)
-            self._owed.pop(forgotten, None)
-        _, waits = of
-        owed = self._owed.pop(of, 0.0) + (RESTS * computed if waits else max(RESTS * computed, took))
-        if self._is_held_back(of, now):
-            if owed >= MIN_REST_SECONDS and of not in self._resting:
-                self._resting.add(of)
-                heapq.heappush(self._rests, (now + min(owed, MAX_REST_SECONDS), of))
-            else:
-                self._owed[of] = owed
+            self._computed.popitem(last=False)
+        rest = RESTS * computed if computed >= MIN_REST_SECONDS else 0.0
+        _, may_wait = of
+        if took > WAITED * computed and not may_wait:
+            rest = max(rest, took)
+        if rest >= MIN_REST_SECONDS and of not in self._resting and self._is_held_back(of, now):
+            self._resting.add(of)
+            heapq.heappush(self._rests, (now + min(rest, MAX_REST_SECONDS), of))
         return self._follow(of, now)
 
     def rested(self, *, now: float) -> list[R]:
