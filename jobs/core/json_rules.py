@@ -53,7 +53,7 @@ def check_json(
     _check(value, field, max_bytes, max_depth, quota)
     if max_bytes is None:
         return 0
-    size = len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+    size = len(orjson.dumps(value))
     if size > max_bytes:
         _refuse_size(field, max_bytes, quota)
     return size

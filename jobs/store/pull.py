@@ -64,6 +64,11 @@ def keep_output(outputs: Sequence[tuple[Any, str]]) -> None:
     )
 
 
+def types_among(*, tenant_id: int, names: Sequence[str]) -> dict[str, str]:
+    """Those of ``names`` that are pull types of the tenant, each with the job type that its triggers have."""
+    return {row.name: row.job_type for row in _SQL["types_among"](tenant_id=tenant_id, names=list(names))}
+
+
 def keep_type(job_type: str) -> bool:
     """Keep a pull type from being deleted until the transaction ends. False: there is none."""
     return bool(_SQL["keep_type"](job_type=job_type))

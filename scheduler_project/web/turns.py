@@ -2,12 +2,12 @@
 
 Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys; it has more of both while nobody else calls. While others call, a key that has computed much of late is
-heavy: its calls are at work one at a time or so, and after a long one its line rests for three times as long as that
-computed. After one that took far longer than it computed, as on full processors, it rests as long as that took. A key
-that is not heavy has the threads that it has alone, so that the slowness of others does not fill its line. A line is
-bounded, in requests and in bytes, and so are all lines together: a request beyond that is refused. Calls without a key
-are not counted: they are refused at once.
+other keys; it has more of both while nobody else calls. While others call, a key may compute for a quarter of the time,
+and owes what it computes beyond that: one that owes much has its calls at work one at a time or so, and while it owes
+more its line rests. On full processors, where calls wait for one longer than they compute, it may compute for a twelfth
+of the time. Calls that compute little are not counted on free ones. A line is bounded, in requests and in bytes, and so
+are all lines together: a request beyond that is refused. Calls without a key are not
+counted: they are refused at once.
 """
 
 import heapq
@@ -23,15 +23,17 @@ R = TypeVar("R")
 Whose = tuple[str, bool]
 #: How long a caller counts as one of those who call.
 ABOUT_SECONDS = 1.0
-#: Seconds of processor, of one second's, above which a key is heavy. What it computed counts for half a second later.
-HEAVY, HALF_LIFE_SECONDS = 0.04, 0.5
-#: How long a heavy line rests for each second that a call computed: a quarter of the interpreter is its share.
-RESTS = 3.0
-#: A call that took so many times what it computed waited for a processor.
-WAITED = 4.0
-#: A call that computed for less is followed by the next at once, as is one that is owed less; and no rest is longer.
-MIN_REST_SECONDS, MAX_REST_SECONDS = 0.01, 1.0
-#: Keys of which is remembered what they computed.
+#: Seconds that a key may compute in a second while others call.
+QUOTA = 0.25
+#: What a second costs at most, where processors are full; where they are free, it costs one.
+MAX_PRICE = 3.0
+#: For how long what calls have waited for a processor is half of what that costs.
+HALF_LIFE_SECONDS = 2.0
+#: Seconds owed from which on a key is heavy, and above which its line rests; and no key owes more.
+HEAVY, RESTS, MAX_OWED = 0.3, 0.4, 0.65
+#: A call that computed for less costs nothing where processors are free.
+SHORT_SECONDS = 0.01
+#: Keys of which is remembered what they owe.
 MAX_REMEMBERED = 1024
 
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
@@ -87,8 +89,10 @@ class Turns(Generic[R]):
         #: Until when lines rest, the first to end its rest first; a line that rests is here once.
         self._rests: list[tuple[float, Whose]] = []
         self._resting: set[Whose] = set()
-        #: What keys have computed, as of an instant; the one that computed last at the end.
-        self._computed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
+        #: What keys owe, as of an instant; the one whose call ended last at the end.
+        self._owed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
+        #: What all calls have computed, and waited for a processor, as of an instant.
+        self._computed, self._delayed, self._as_of = 0.0, 0.0, 0.0
         #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -114,22 +118,20 @@ class Turns(Generic[R]):
         self._count(of, 1, held)
         return Turn.LATER
 
-    def end(self, of: Whose, *, now: float, computed: float = 0.0, took: float = 0.0) -> list[R]:
-        """One of that key's has ended, after ``computed`` seconds of processor and ``took`` in all; returns those of
-        its line that are taken up now.
+    def end(self, of: Whose, *, now: float, computed: float = 0.0, delayed: float = 0.0) -> list[R]:
+        """One of that key's has ended, after ``computed`` seconds of processor and ``delayed`` of waiting for one;
+        returns those of its line that are taken up now.
         """
         self._at_work[of] -= 1
-        self._computed[of] = (self._computed_of(of, now) + computed, now)
-        self._computed.move_to_end(of)
-        if len(self._computed) > MAX_REMEMBERED:
-            self._computed.popitem(last=False)
-        rest = RESTS * computed if computed >= MIN_REST_SECONDS else 0.0
-        _, may_wait = of
-        if took > WAITED * computed and not may_wait:
-            rest = max(rest, took)
-        if rest >= MIN_REST_SECONDS and of not in self._resting and self._is_held_back(of, now):
+        price = self._price(computed, delayed, now) - (computed < SHORT_SECONDS)
+        owed = min(self._owed_by(of, now) + price * computed, MAX_OWED)
+        self._owed[of] = (owed, now)
+        self._owed.move_to_end(of)
+        if len(self._owed) > MAX_REMEMBERED:
+            self._owed.popitem(last=False)
+        if owed > RESTS and of not in self._resting and self._is_among_others(of, now):
             self._resting.add(of)
-            heapq.heappush(self._rests, (now + min(rest, MAX_REST_SECONDS), of))
+            heapq.heappush(self._rests, (now + (owed - RESTS) / QUOTA, of))
         return self._follow(of, now)
 
     def rested(self, *, now: float) -> list[R]:
@@ -165,22 +167,25 @@ class Turns(Generic[R]):
     def _most(self, of: Whose, now: float) -> int:
         if of[1]:
             return self._share.waiting
-        return self._share.heavy if self._is_held_back(of, now) else self._share.general
+        is_heavy = self._owed_by(of, now) >= HEAVY and self._is_among_others(of, now)
+        return self._share.heavy if is_heavy else self._share.general
 
-    def _computed_of(self, of: Whose, now: float) -> float:
-        computed, at = self._computed.get(of, (0.0, now))
-        return computed * 0.5 ** ((now - at) / HALF_LIFE_SECONDS)
+    def _price(self, computed: float, delayed: float, now: float) -> float:
+        """Of a second that was computed: as much more than one as calls of late have waited for a processor."""
+        fades = 0.5 ** ((now - self._as_of) / HALF_LIFE_SECONDS)
+        self._computed = self._computed * fades + computed
+        self._delayed, self._as_of = self._delayed * fades + delayed, now
+        return min(MAX_PRICE, 1 + self._delayed / self._computed) if self._computed else 1.0
 
-    def _is_held_back(self, of: Whose, now: float) -> bool:
-        """Whether it is heavy, among others."""
+    def _owed_by(self, of: Whose, now: float) -> float:
+        owed, at = self._owed.get(of, (0.0, now))
+        return max(0.0, owed - QUOTA * (now - at))
+
+    def _is_among_others(self, of: Whose, now: float) -> bool:
         key, _ = of
-        if self._computed_of(of, now) < HEAVY:
-            return False
         # The last caller that is not this key is the last or the last but one.
-        last = [(caller, at) for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][
-            :1
-        ]
-        return any(now - at <= ABOUT_SECONDS for _, at in last)
+        last = [at for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][:1]
+        return any(now - at <= ABOUT_SECONDS for at in last)
 
     def _count(self, of: Whose, requests: int, held: int) -> None:
         self._bytes[of] += held

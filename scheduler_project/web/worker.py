@@ -29,7 +29,7 @@ from gunicorn import http
 from gunicorn.http.errors import NoMoreData
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from scheduler_project.processes import collector
+from scheduler_project.processes import collector, processors
 from scheduler_project.web.forwarded import trusted_proxies
 from scheduler_project.web.intake import Intake
 from scheduler_project.web.room import Bounds, Room
@@ -94,8 +94,8 @@ class Caller(TConn):
         self.intake = Intake()
         self.is_ending = False
         self.whose: Whose | None = None
-        #: Of its request that ended last: seconds of processor, and in all.
-        self.computed = self.took = 0.0
+        #: Of its request that ended last: seconds of processor, and of waiting for one.
+        self.computed = self.delayed = 0.0
         self.initialized = True
         # A write that finds no room fails after this long; reads are never blocking here.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
@@ -189,7 +189,7 @@ class Worker(ThreadWorker):
     def handle(self, conn: Caller) -> bool:
         """Serve a whole request, in a thread. Returns whether the connection may be kept."""
         request, size = None, len(conn.intake)
-        began_at, computed_before = time.monotonic(), time.thread_time()
+        computed_before, delayed_before = time.thread_time(), processors.delayed()
         try:
             conn.sock.setblocking(True)
             conn.parser = http.get_parser(self.cfg, iter(()), conn.client)
@@ -207,14 +207,14 @@ class Worker(ThreadWorker):
             del request
             collector.note_read(size)
             conn.computed = time.thread_time() - computed_before
-            conn.took = time.monotonic() - began_at
+            conn.delayed = processors.delayed() - delayed_before
         return False
 
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
         if of is not None:
-            ended = {"now": time.monotonic(), "computed": conn.computed, "took": conn.took}
-            self._take_up_in_turn(self.turns.end(of, **ended))
+            now = time.monotonic()
+            self._take_up_in_turn(self.turns.end(of, now=now, computed=conn.computed, delayed=conn.delayed))
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
             return

@@ -8,9 +8,12 @@ import pytest
 from scheduler_project.web.turns import (
     ABOUT_SECONDS,
     HEAVY,
+    MAX_OWED,
+    MAX_PRICE,
     MAX_REMEMBERED,
-    MAX_REST_SECONDS,
-    MIN_REST_SECONDS,
+    QUOTA,
+    RESTS,
+    SHORT_SECONDS,
     Bounds,
     Share,
     Turn,
@@ -20,11 +23,13 @@ from scheduler_project.web.turns import (
 
 ACME, BRAVO = ("a", False), ("b", False)
 NOW, LATER = Turn.NOW, Turn.LATER
+#: No line rests for longer, and none that owes as much as it may is heavy for longer.
+MAX_REST, MAX_HEAVY = (MAX_OWED - RESTS) / QUOTA, (MAX_OWED - HEAVY) / QUOTA
 WIDE = Bounds(requests_of_one=10**6, bytes_of_one=10**9, requests_in_all=10**6, bytes_in_all=10**9)
 
 
 def turns_of_a_heavy_key(share: Share) -> Turns[int]:
-    """ACME has computed for ten seconds at the instant 0, alone."""
+    """ACME owes as much as one may at the instant 0, when it was alone."""
     turns: Turns[int] = Turns(share)
     turns.begin(-1, ACME, held=1, now=0)
     assert turns.end(ACME, now=0, computed=10) == []
@@ -42,13 +47,16 @@ class TestTurns:
     def test_give_a_key_more_while_it_is_alone(self) -> None:
         turns = turns_of_a_heavy_key(Share(general=3, heavy=1, waiting=1))
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(5)] == [NOW] * 3 + [LATER] * 2
-        assert turns.begin(9, BRAVO, held=1, now=0.5) is NOW
-        # It falls to its share among others as its calls end, and rises again once they are gone.
-        assert [turns.end(ACME, now=0.6), turns.end(ACME, now=0.7)] == [[], []]
-        assert turns.end(ACME, now=0.8) == [3]
-        assert turns.begin(5, ACME, held=1, now=0.9) is LATER
-        assert turns.end(ACME, now=0.6 + ABOUT_SECONDS) == [4, 5]
-        assert turns.begin(6, ACME, held=1, now=0.6 + ABOUT_SECONDS) is NOW
+        assert turns.begin(9, BRAVO, held=1, now=MAX_REST / 2) is NOW
+        # It rests, and falls to its share among others as its calls end.
+        assert [turns.end(ACME, now=MAX_REST / 2) for _ in range(3)] == [[], [], []]
+        assert turns.rested(now=MAX_REST) == [3]
+        assert turns.begin(5, ACME, held=1, now=MAX_REST) is LATER
+        # It rises again once they are gone.
+        later = MAX_REST / 2 + 1.1 * ABOUT_SECONDS
+        assert later < MAX_HEAVY + ABOUT_SECONDS
+        assert turns.end(ACME, now=later, computed=10) == [4, 5]
+        assert turns.begin(6, ACME, held=1, now=later) is NOW
 
     def test_count_who_calls_without_a_key_as_another(self) -> None:
         turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
@@ -63,55 +71,70 @@ class TestTurns:
             turns.note(str(n), now=n * ABOUT_SECONDS / 10)
         assert len(turns._called_at) <= 12
 
-    def test_let_a_heavy_key_among_others_rest_three_times_as_long_as_its_call_computed(self) -> None:
-        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
+    def test_let_a_key_among_others_rest_until_it_has_taken_no_more_than_its_quota(self) -> None:
+        turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)
-        assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, LATER, LATER]
-        assert turns.end(ACME, now=0.25, computed=0.25 / 3) == []
-        assert turns.seconds_of_rest(now=0.375) == 0.125
-        assert turns.begin(3, ACME, held=1, now=0.375) is LATER
-        assert turns.begin(9, BRAVO, held=1, now=0.375) is NOW
-        assert turns.rested(now=0.4) == []
-        assert turns.rested(now=0.5) == [1]
-        # A short call is followed by the next at once, and no rest is longer than it may be.
-        assert turns.end(ACME, now=0.625, computed=MIN_REST_SECONDS / 6) == [2]
-        assert turns.end(ACME, now=0.75, computed=100 * MAX_REST_SECONDS) == []
-        assert turns.rested(now=0.75 + MAX_REST_SECONDS) == [3]
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(4)] == [NOW, NOW, LATER, LATER]
+        assert turns.end(ACME, now=0, computed=RESTS + QUOTA / 4) == []
+        assert turns.seconds_of_rest(now=0) == pytest.approx(0.25)
+        assert turns.begin(4, ACME, held=1, now=0.125) is LATER
+        assert turns.begin(9, BRAVO, held=1, now=0.125) is NOW
+        # The other call that was at work ends meanwhile: it owes for that one, too, once it has rested.
+        assert turns.end(ACME, now=0.125, computed=QUOTA / 8) == []
+        assert turns.rested(now=0.2) == []
+        assert turns.rested(now=0.26) == [2]
+        # No rest is longer than it may be.
+        assert turns.end(ACME, now=0.5, computed=100) == []
+        turns.note("", now=0.5 + MAX_REST)
+        assert turns.rested(now=0.5 + MAX_REST - 0.01) == []
+        assert turns.rested(now=0.5 + MAX_REST + 0.01) == [3]
         assert turns.seconds_of_rest(now=2) == float("inf")
 
-    def test_let_a_heavy_key_rest_as_long_as_its_call_took_unless_it_may_wait(self) -> None:
-        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
+    def test_let_a_key_compute_less_where_processors_are_full(self) -> None:
+        turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
         turns.note("", now=0)
-        assert [turns.begin(n, ACME, held=1, now=0) for n in range(2)] == [NOW, LATER]
-        assert turns.end(ACME, now=0.25, computed=0.01, took=0.25) == []
-        assert turns.seconds_of_rest(now=0.25) == 0.25
-        claims = (ACME[0], True)
-        assert [turns.begin(n, claims, held=1, now=0.25) for n in range(2)] == [NOW, LATER]
-        assert turns.end(claims, now=0.5, computed=HEAVY * 2, took=20) == []
-        assert turns.rested(now=0.5 + 3 * HEAVY * 2) == [1, 1]
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(4)] == [NOW, LATER, LATER, LATER]
+        # Another's calls have waited for a processor far longer than they computed; its own are short.
+        turns.begin(9, BRAVO, held=1, now=0)
+        assert turns.end(BRAVO, now=0, computed=0.1, delayed=100) == []
+        for following in ([1], [2]):
+            computed = 0.9 * SHORT_SECONDS
+            assert turns.end(ACME, now=0, computed=computed) == following
+        long = (RESTS - 4 * computed + QUOTA / 2) / MAX_PRICE
+        assert turns.end(ACME, now=0, computed=long) == []
+        assert turns.seconds_of_rest(now=0) == pytest.approx(0.5)
+
+    def test_charge_no_key_for_what_it_has_waited_for_a_processor(self) -> None:
+        turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
+        for n in range(200):
+            turns.note("", now=n / 10)
+            assert turns.begin(n, ACME, held=1, now=n / 10) is NOW
+            assert turns.end(ACME, now=n / 10, computed=QUOTA / MAX_PRICE / 10, delayed=1) == []
+            assert turns.seconds_of_rest(now=n / 10) == float("inf")
 
     def test_let_short_calls_of_a_heavy_key_follow_each_other_where_processors_are_free(self) -> None:
-        turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
+        turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
         turns.note("", now=0)
-        each = MIN_REST_SECONDS / 2
-        assert [turns.begin(n, ACME, held=1, now=0) for n in range(3)] == [NOW, LATER, LATER]
-        assert [turns.end(ACME, now=0.25, computed=each, took=2 * each) for _ in range(2)] == [[1], [2]]
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(200)] == [NOW] + [LATER] * 199
+        for n in range(1, 200):
+            turns.note("", now=n * SHORT_SECONDS)
+            assert turns.end(ACME, now=n * SHORT_SECONDS, computed=0.9 * SHORT_SECONDS) == [n]
 
-    def test_let_a_key_that_computes_little_have_more_at_once_among_others(self) -> None:
+    def test_let_a_key_that_takes_no_more_than_its_quota_have_more_at_once_among_others(self) -> None:
         turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
         now = 0.0
         for _ in range(20):
             now += 0.25
             turns.note("", now=now)
             assert [turns.begin(n, ACME, held=1, now=now) for n in range(3)] == [NOW, NOW, LATER]
-            assert [turns.end(ACME, now=now, computed=HEAVY / 16) for _ in range(3)] == [[2], [], []]
+            assert [turns.end(ACME, now=now, computed=QUOTA / 4 / 3) for _ in range(3)] == [[2], [], []]
 
-    def test_remember_of_a_bounded_number_of_keys_what_they_computed(self) -> None:
+    def test_remember_of_a_bounded_number_of_keys_what_they_owe(self) -> None:
         turns: Turns[int] = Turns(Share(general=2, heavy=1, waiting=1))
         for n in range(2 * MAX_REMEMBERED):
             turns.begin(n, (str(n), False), held=1, now=0)
             turns.end((str(n), False), now=0, computed=1)
-        assert len(turns._computed) == MAX_REMEMBERED
+        assert len(turns._owed) == MAX_REMEMBERED
 
     def test_let_a_key_that_is_alone_go_on(self) -> None:
         turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
@@ -171,10 +194,10 @@ class TestTurns:
             elif at_work:
                 at_work.remove(ended := rng.choice(sorted(at_work)))
                 done.append(ended)
-                computed = MAX_REST_SECONDS if rng.random() < 0.1 else 0.0
+                computed = MAX_OWED if rng.random() < 0.1 else 0.0
                 at_work |= {*turns.end(of[ended], now=0, computed=computed)}
             else:
-                at_work |= {*turns.rested(now=MAX_REST_SECONDS)}
+                at_work |= {*turns.rested(now=MAX_REST)}
             assert all(
                 count <= (1 if key[1] else 2) for key, count in Counter(of[n] for n in at_work).items()
             )

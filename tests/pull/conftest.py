@@ -26,6 +26,7 @@ TYPE = "invoice.render"
 @pytest.fixture(autouse=True)
 def nobody_was_announced() -> None:
     offers._announced.clear()
+    offers._in_vain.clear()
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +105,35 @@ class TestALongPoll:
             asker.ask(wait_seconds=30.0).result(20)
         assert asker.waited == []
         trigger = queued(pull_job(tenant))
-        assert asker.ask(wait_seconds=30.0).result(20) == [trigger.id]
+        taken: list[Any] = []
+
+        def takes() -> list[Any]:
+            wake_pull_workers()
+            with suppress(Crowded):
+                taken.extend(asker.ask(wait_seconds=30.0).result(20))
+            return taken
+
+        wait_until(takes, 30)
+        assert taken == [trigger.id]
+
+    def test_is_refused_again_without_another_look_until_one_may_find_something(
+        self, asker: Asker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(offers, "POLL_SECONDS", 1.0)
+        looks, look = [], offers._take
+        monkeypatch.setattr(offers, "_take", lambda *args: looks.append(1) or look(*args))
+        monkeypatch.setattr(offers, "places", lambda: Waiting(0))
+        for _ in range(5):
+            with pytest.raises(Crowded):
+                asker.ask(wait_seconds=30.0).result(20)
+        assert len(looks) == 1
+        time.sleep(1.0)
+        with pytest.raises(Crowded):
+            asker.ask(wait_seconds=30.0).result(20)
+        assert len(looks) == 2
+        # Whoever may not wait is never refused.
+        assert asker.ask(wait_seconds=0.0).result(20) == []
+        assert len(looks) == 3
 
 
 @pytest.fixture

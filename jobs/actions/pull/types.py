@@ -4,7 +4,7 @@ A type that still has jobs cannot be withdrawn: their firings would wait for eve
 the type's row against that.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -129,15 +129,18 @@ def find_type(*, tenant: Tenant, name: str) -> PullType:
     return found
 
 
-def claimable(*, tenant: Tenant, name: str) -> str:
-    """What triggers have as their job type that the tenant's pull workers may claim by ``name``: one of its pull types,
-    or a registered type that is shared with them. Raises ``NotFound``."""
-    try:
-        return find_type(tenant=tenant, name=name).job_type
-    except NotFound:
-        if name in {kind.name for kind in offered(tenant) if kind.pull}:
-            return name
-        raise
+def claimable(*, tenant: Tenant, asked: Iterable[str]) -> list[str]:
+    """What triggers have as their job type that the tenant's pull workers may claim by the names ``asked``, each once:
+    its pull types, and registered types that are shared with them. Raises ``NotFound``."""
+    wanted = dict.fromkeys(asked)
+    own = pull.types_among(
+        tenant_id=tenant.id, names=[name for name in wanted if registry.NAME.fullmatch(name)]
+    )
+    shared = {kind.name: kind.name for kind in offered(tenant) if kind.pull}
+    stored = {**shared, **own}
+    if not wanted.keys() <= stored.keys():
+        raise NotFound("There is no such job type.")
+    return [stored[name] for name in wanted]
 
 
 def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[PullType, bool]:

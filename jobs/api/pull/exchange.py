@@ -68,7 +68,7 @@ class ClaimView(Endpoint):
 
     def _stored(self, job_types: list[str]) -> list[str]:
         try:
-            return [claimable(tenant=self.tenant, name=name) for name in dict.fromkeys(job_types)]
+            return claimable(tenant=self.tenant, asked=job_types)
         except NotFound:
             known = "declare each with PUT /job-types/{name} first; GET /job-types shows those with pull"
             raise InvalidInput({"job_types": f"Not all of them are for pull workers; {known}."}) from None

@@ -23,7 +23,9 @@ from jobs.wakeups.pull_notifier import LOOK_SECONDS, POLL_SECONDS
 log = get_logger()
 #: Workers whose presence is not written again with each question: until when, and for which types.
 _announced: dict[str, tuple[float, tuple[str, ...]]] = {}
-MAX_REMEMBERED = 10_000
+#: Looks that found nothing, by tenant and job types: when, and after how many notifications.
+_in_vain: dict[tuple[int, tuple[str, ...]], tuple[float, int]] = {}
+MAX_REMEMBERED, MAX_IN_VAIN = 10_000, 1_000
 
 
 def claim(
@@ -43,10 +45,14 @@ def claim(
     """
     until = time.monotonic() + wait_seconds
     heard = the_pull_notifier().notified
+    may_wait = wait_seconds > 0 and not db.in_transaction()
+    if may_wait and _is_in_vain(tenant_id, job_types, heard):
+        places().check(tenant_id)
     rows = _take(tenant_id, job_types, capacity, worker)
     _announce(tenant_id, job_types, capacity, worker)
-    if rows or wait_seconds <= 0 or db.in_transaction():
+    if rows or not may_wait:
         return rows
+    _note_in_vain(tenant_id, job_types, heard)
     places().take(tenant_id)
     try:
         while not rows and (left := until - time.monotonic()) > 0:
@@ -58,6 +64,20 @@ def claim(
         return rows
     finally:
         places().leave(tenant_id)
+
+
+def _is_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> bool:
+    """Whether another look would find nothing, as one has just before, so that a worker without a place to wait in can
+    be refused for little. A look is good for as long as one that waits goes without."""
+    looked_at, had_heard = _in_vain.get((tenant_id, tuple(job_types)), (0.0, -1))
+    return had_heard == heard and time.monotonic() - looked_at < POLL_SECONDS
+
+
+def _note_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> None:
+    the_pull_notifier().listen()
+    if len(_in_vain) >= MAX_IN_VAIN:
+        _in_vain.clear()
+    _in_vain[tenant_id, tuple(job_types)] = (time.monotonic(), heard)
 
 
 def _wait(heard: int, *, seconds: float) -> int:

@@ -29,11 +29,19 @@ class Waiting:
     def take(self, tenant_id: int) -> None:
         """Take a place, to be given back by ``leave``. Raises ``Crowded``."""
         with self._lock:
-            free, has = self._total - self._taken, self._of_tenants[tenant_id]
-            if not free or not self._is_fair(has, free):
-                raise Crowded(own=bool(has))
+            self._check(tenant_id)
             self._of_tenants[tenant_id] += 1
             self._taken += 1
+
+    def check(self, tenant_id: int) -> None:
+        """Raises ``Crowded`` where ``take`` would."""
+        with self._lock:
+            self._check(tenant_id)
+
+    def _check(self, tenant_id: int) -> None:
+        free, has = self._total - self._taken, self._of_tenants[tenant_id]
+        if not free or not self._is_fair(has, free):
+            raise Crowded(own=bool(has))
 
     def leave(self, tenant_id: int) -> None:
         with self._lock:

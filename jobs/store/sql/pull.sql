@@ -65,6 +65,12 @@ FROM unnest(%(attempt_ids)s::uuid[], %(attempt_started_ats)s::timestamptz[], %(o
 WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at BETWEEN %(first_started_at)s AND %(last_started_at)s
   AND a.id = o.id AND a.started_at = o.started_at AND a.state = 'started' AND a.output IS DISTINCT FROM o.output;
 
+-- name: types_among
+-- Those of the names that are pull types of a tenant.
+-- index: jobs_pulltype's unique name of a tenant
+-- returns: name, job_type
+SELECT name, job_type FROM jobs_pulltype WHERE tenant_id = %(tenant_id)s AND name = ANY(%(names)s::text[]);
+
 -- name: keep_type
 -- Keep a pull type from being deleted until the transaction ends.
 -- locks: the type's row, shared, waits (request)

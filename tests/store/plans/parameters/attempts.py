@@ -115,6 +115,7 @@ PARAMETERS: Parameters = {
         "last_started_at": s.now,
         "outputs": s.some("said"),
     },
+    "pull.types_among": lambda s: {"tenant_id": s.tenant_id, "names": ["orders", "billing"]},
     "pull.keep_type": lambda s: {"job_type": "noop@1"},
     "effects.record": lambda s: {"trigger_id": one(s.ids), "key": "charge", "fence": 1},
     "effects.count_duplicate": lambda s: {"trigger_id": one(s.ids), "key": "charge"},
