@@ -9,17 +9,19 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from chaos.stage.outside import hasten
 
-CHUNK = 65_536
 #: Held up of one direction of a connection at most.
-CHUNKS = 256
+CHUNKS = 64
 DYING_SECONDS = 3.0
+#: Opens a connection to the server, by a protocol.
+Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[None]]
 
 
 @dataclass
@@ -40,33 +42,31 @@ class Weather:
 class Proxy:
     """One link. ``connect`` opens a connection to the server; ``weather`` may be changed at any time by ``set``."""
 
-    def __init__(self, name: str, connect: Callable[[], Any], *, rng: random.Random) -> None:
+    def __init__(self, name: str, connect: Connect, *, rng: random.Random) -> None:
         self.name = name
         self.port = 0
         self.weather = Weather()
+        self.rng = rng
         self._connect = connect
-        self._rng = rng
-        self._changed = asyncio.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._connections: set[_Connection] = set()
         self._dooms: set[asyncio.TimerHandle] = set()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         """Listen; the port stays the same over ``refuse``."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=CHUNK)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self).client, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def set(self, weather: Weather) -> None:
         """Change the weather for present and future connections."""
         self.weather = weather
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
         for doom in self._dooms:
             doom.cancel()
         self._dooms.clear()
-        for client in self._clients:
-            self._doom_some(client)
+        for connection in list(self._connections):
+            connection.go_on()
+            self._doom_some(connection)
         if weather.refuse and self._server:
             self._server.close()
             self._server = None
@@ -76,87 +76,179 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset every connection."""
-        for writer in list(self._writers):
-            _reset(writer)
+        for connection in list(self._connections):
+            connection.reset()
 
-    def _doom_some(self, client: asyncio.StreamWriter) -> None:
-        """Decide whether this connection is one of those that die."""
-        if self._rng.random() < self.weather.dying:
-            loop = asyncio.get_running_loop()
-            self._dooms.add(loop.call_later(self._rng.uniform(0, DYING_SECONDS), _reset, client))
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def begin(self, connection: "_Connection") -> None:
+        """Connect to the server for a client that has come."""
         try:
-            up_reader, up_writer = await self._connect()
+            await self._connect(lambda: connection.server)
         except OSError:
-            _reset(writer)
+            connection.reset()
             return
-        pair = {writer, up_writer}
-        self._writers |= pair
-        self._clients.add(writer)
-        self._doom_some(writer)
-        try:
-            flows = (
-                asyncio.ensure_future(self._flow(reader, up_writer, up=True)),
-                asyncio.ensure_future(self._flow(up_reader, writer, up=False)),
-            )
-            await asyncio.wait(flows, return_when=asyncio.FIRST_COMPLETED)
-            for flow in flows:
-                flow.cancel()
-            await asyncio.gather(*flows, return_exceptions=True)
-        finally:
-            self._writers -= pair
-            self._clients.discard(writer)
-            for each in pair:
-                each.close()
+        if connection.is_over():
+            return
+        self._connections.add(connection)
+        self._doom_some(connection)
 
-    async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
-        """Pass on until either side ends. A delay holds up each chunk for as long, and none the longer for others."""
-        on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS)
-        taking = asyncio.ensure_future(self._take(reader, on_the_way))
+    def forget(self, connection: "_Connection") -> None:
+        self._connections.discard(connection)
+
+    def _doom_some(self, connection: "_Connection") -> None:
+        """Decide whether this connection is one of those that die."""
+        if self.rng.random() < self.weather.dying:
+            loop = asyncio.get_running_loop()
+            self._dooms.add(loop.call_later(self.rng.uniform(0, DYING_SECONDS), connection.reset))
+
+
+class _Connection:
+    """A client's connection and the one to the server that stands for it. It ends when either side ends."""
+
+    def __init__(self, link: Proxy) -> None:
+        self.link = link
+        self.client, self.server = _End(self, up=True), _End(self, up=False)
+        self.client.other, self.server.other = self.server, self.client
+
+    def is_over(self) -> bool:
+        """Whether the client has left before the server was reached."""
+        return self.client.transport is None or self.client.transport.is_closing()
+
+    def reset(self) -> None:
+        for end in (self.client, self.server):
+            if end.transport is not None:
+                _reset(end.transport)
+
+    def close(self) -> None:
+        """What was passed on is still sent."""
+        self.link.forget(self)
+        for end in (self.client, self.server):
+            end.drop()
+
+    def go_on(self) -> None:
+        self.client.go_on()
+        self.server.go_on()
+
+
+class _End(asyncio.Protocol):
+    """One end of a connection: passes on to the other what it reads. ``up``: the client's end.
+
+    A delay holds up each chunk for as long, and none the longer for others. What can be passed on at once is: a task
+    for each direction took four times as long, of processors that the cluster under test needs.
+    """
+
+    other: "_End"
+
+    def __init__(self, connection: _Connection, *, up: bool) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._connection, self._up = connection, up
+        #: When each chunk is to be passed on; an empty one is the end.
+        self._on_the_way: deque[tuple[float, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._beginning: asyncio.Task[None] | None = None
+        self._is_full = self._is_held = self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if self._up:
+            transport.pause_reading()
+            self._beginning = asyncio.ensure_future(self._connection.link.begin(self._connection))
+        elif self._connection.is_over():
+            transport.abort()
+        else:
+            self.other.fill(False)
+
+    def data_received(self, data: bytes) -> None:
+        loop, weather = asyncio.get_running_loop(), self._connection.link.weather
+        delay = (
+            max(0.0, self._connection.link.rng.gauss(weather.delay, weather.jitter)) if weather.delay else 0.0
+        )
+        if not delay and not self._on_the_way and not self._in_hole():
+            self._pass_on(data)
+            return
+        self._on_the_way.append((loop.time() + delay, data))
+        if len(self._on_the_way) >= CHUNKS:
+            self._is_held = True
+            self._read_or_not()
+        self.go_on()
+
+    def eof_received(self) -> bool:
+        self.data_received(b"")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._has_ended:
+            self.data_received(b"")
+
+    def pause_writing(self) -> None:
+        self.other.fill(True)
+
+    def resume_writing(self) -> None:
+        self.other.fill(False)
+
+    def fill(self, is_full: bool) -> None:
+        """Whether the other end has room for no more."""
+        self._is_full = is_full
+        self._read_or_not()
+
+    def go_on(self) -> None:
+        """Pass on what is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         loop = asyncio.get_running_loop()
-        try:
-            with suppress(OSError):
-                while True:
-                    due, data = await on_the_way.get()
-                    if (wait := due - loop.time()) > 0:
-                        await asyncio.sleep(wait)
-                    while self.weather.hole_up if up else self.weather.hole_down:
-                        await self._changed.wait()
-                    if not data:
-                        return
-                    writer.write(data)
-                    await writer.drain()
-        finally:
-            taking.cancel()
+        while self._on_the_way and not self._in_hole():
+            due, data = self._on_the_way[0]
+            if due > loop.time():
+                self._timer = loop.call_at(due, self.go_on)
+                return
+            self._on_the_way.popleft()
+            self._pass_on(data)
+        if self._is_held and len(self._on_the_way) < CHUNKS:
+            self._is_held = False
+            self._read_or_not()
 
-    async def _take(
-        self, reader: asyncio.StreamReader, on_the_way: "asyncio.Queue[tuple[float, bytes]]"
-    ) -> None:
-        """Note when each chunk is to be passed on; an empty one is the end."""
-        loop, data = asyncio.get_running_loop(), b"."
-        while data:
-            try:
-                data = await reader.read(CHUNK)
-            except OSError:
-                data = b""
-            weather = self.weather
-            delay = max(0.0, self._rng.gauss(weather.delay, weather.jitter)) if weather.delay else 0.0
-            await on_the_way.put((loop.time() + delay, data))
+    def drop(self) -> None:
+        self._has_ended = True
+        self._on_the_way.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.transport is not None:
+            self.transport.close()
+
+    def _in_hole(self) -> bool:
+        weather = self._connection.link.weather
+        return weather.hole_up if self._up else weather.hole_down
+
+    def _pass_on(self, data: bytes) -> None:
+        if data and self.other.transport is not None:
+            self.other.transport.write(data)
+        else:
+            self._connection.close()
+
+    def _read_or_not(self) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._is_full or self._is_held:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def _reset(transport: asyncio.Transport) -> None:
     """Close with RST instead of FIN, which is what a lingering of no time means to TCP."""
-    sock = writer.get_extra_info("socket")
+    sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0 and sock.family == socket.AF_INET:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
+    transport.abort()
 
 
-async def _connected(address: str | int) -> Any:
+async def _connect(address: str | int, protocol: Callable[[], asyncio.Protocol]) -> None:
+    loop = asyncio.get_running_loop()
     if isinstance(address, int):
-        return await asyncio.open_connection("127.0.0.1", address)
-    return await asyncio.open_unix_connection(address)
+        await loop.create_connection(protocol, "127.0.0.1", address)
+    else:
+        await loop.create_unix_connection(protocol, address)
 
 
 class Proxies:
@@ -186,10 +278,14 @@ class Proxies:
     def add(self, process: str, server: str, address: str | int) -> int:
         """A link from ``process`` to the server behind a Unix socket or a port, which need not be there yet."""
         self.point(server, address)
-        link = Proxy(f"{process}-{server}", lambda: _connected(self._servers[server]), rng=self._rng)
+        connect = partial(self._connect, server)
+        link = Proxy(f"{process}-{server}", connect, rng=self._rng)
         self._do(link.open())
         self.links[process, server] = link
         return link.port
+
+    async def _connect(self, server: str, protocol: Callable[[], asyncio.Protocol]) -> None:
+        await _connect(self._servers[server], protocol)
 
     def point(self, server: str, address: str | int) -> None:
         """Let new connections over every link to ``server`` go to another socket or port."""

@@ -9,8 +9,10 @@ import time
 
 import pytest
 
-from chaos.stage.proxy import CHUNK, DYING_SECONDS, Proxies, Weather
+from chaos.stage.proxy import DYING_SECONDS, Proxies, Weather
 from stage.waiting import wait_until
+
+CHUNK = 65_536
 
 
 class Echo(socketserver.StreamRequestHandler):
@@ -89,6 +91,38 @@ class TestALink:
             with connected(port) as connection:
                 connection.sendall(b"hello\n")
                 assert other.accept()[0].recv(100) == b"hello\n"
+
+    def test_passes_on_more_than_a_reader_takes_at_once(self, link):
+        count = 200
+        with connected(link[1]) as connection:
+            line = bytes(CHUNK) + b"\n"
+            threading.Thread(target=lambda: [connection.sendall(line) for _ in range(count)]).start()
+            time.sleep(0.5)
+            heard = 0
+            while heard < count * len(line):
+                got = connection.recv(4 * CHUNK)
+                assert got
+                heard += len(got)
+            assert asked(connection) == b"hello\n"
+
+    def test_keeps_what_was_held_back_in_order(self, link):
+        proxies, port = link
+        proxies.set("beat1", "echo", Weather(delay=0.05, jitter=0.05))
+        lines = b"".join(b"%d\n" % n for n in range(200))
+        with connected(port) as connection:
+            for n in range(200):
+                connection.sendall(b"%d\n" % n)
+                time.sleep(0.001)
+            heard = b""
+            while len(heard) < len(lines):
+                heard += connection.recv(CHUNK)
+            assert heard == lines
+
+    def test_ends_when_either_side_ends(self, link):
+        with connected(link[1]) as connection:
+            assert asked(connection) == b"hello\n"
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(100) == b""
 
     def test_delays(self, link):
         proxies, port = link
