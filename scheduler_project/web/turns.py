@@ -33,6 +33,8 @@ HALF_LIFE_SECONDS = 2.0
 HEAVY, RESTS, MAX_OWED = 0.3, 0.4, 0.65
 #: A call that computed for less costs nothing where processors are free.
 SHORT_SECONDS = 0.01
+#: Where they are full, one that is refused for want of room (429) costs so much more: its line would be refused, too.
+REFUSED_SECONDS = 0.03
 #: Keys of which is remembered what they owe.
 MAX_REMEMBERED = 1024
 
@@ -118,13 +120,16 @@ class Turns(Generic[R]):
         self._count(of, 1, held)
         return Turn.LATER
 
-    def end(self, of: Whose, *, now: float, computed: float = 0.0, delayed: float = 0.0) -> list[R]:
-        """One of that key's has ended, after ``computed`` seconds of processor and ``delayed`` of waiting for one;
-        returns those of its line that are taken up now.
+    def end(
+        self, of: Whose, *, now: float, computed: float = 0.0, delayed: float = 0.0, refused: bool = False
+    ) -> list[R]:
+        """One of that key's has ended, after ``computed`` seconds of processor and ``delayed`` of waiting for one, or
+        was ``refused`` for want of room; returns those of its line that are taken up now.
         """
         self._at_work[of] -= 1
-        price = self._price(computed, delayed, now) - (computed < SHORT_SECONDS)
-        owed = min(self._owed_by(of, now) + price * computed, MAX_OWED)
+        price = self._price(computed, delayed, now)
+        cost = computed * (price - (computed < SHORT_SECONDS)) + refused * REFUSED_SECONDS * (price - 1)
+        owed = min(self._owed_by(of, now) + cost, MAX_OWED)
         self._owed[of] = (owed, now)
         self._owed.move_to_end(of)
         if len(self._owed) > MAX_REMEMBERED:

@@ -18,6 +18,7 @@ import selectors
 import socket
 import struct
 import sys
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -86,6 +87,26 @@ _FULL = {
 }
 
 
+class _Answers(threading.local):
+    """Whether a thread's answer has refused the call for want of room."""
+
+    refused = False
+
+
+_answers = _Answers()
+
+
+def _noting_refusals(application: Any) -> Any:
+    def noting(environ: Any, start_response: Any) -> Any:
+        def start(status: str, *rest: Any) -> Any:
+            _answers.refused = status.startswith("429")
+            return start_response(status, *rest)
+
+        return application(environ, start)
+
+    return noting
+
+
 class Caller(TConn):
     """A connection: what it has sent, and whether it is only waited for until it ends."""
 
@@ -94,8 +115,9 @@ class Caller(TConn):
         self.intake = Intake()
         self.is_ending = False
         self.whose: Whose | None = None
-        #: Of its request that ended last: seconds of processor, and of waiting for one.
+        #: Of its request that ended last: seconds of processor, and of waiting for one; and whether it was refused.
         self.computed = self.delayed = 0.0
+        self.refused = False
         self.initialized = True
         # A write that finds no room fails after this long; reads are never blocking here.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
@@ -115,6 +137,8 @@ class Caller(TConn):
 
 
 class Worker(ThreadWorker):
+    wsgi: Any
+
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
         if cfg.is_ssl:
@@ -140,6 +164,7 @@ class Worker(ThreadWorker):
 
     def load_wsgi(self) -> None:
         super().load_wsgi()
+        self.wsgi = _noting_refusals(self.wsgi)
         # Django loads these with the first request.
         get_resolver().url_patterns  # noqa: B018
         from jobs.engine.activity import WRITER  # these need Django's settings
@@ -190,6 +215,7 @@ class Worker(ThreadWorker):
         """Serve a whole request, in a thread. Returns whether the connection may be kept."""
         request, size = None, len(conn.intake)
         computed_before, delayed_before = time.thread_time(), processors.delayed()
+        _answers.refused = False
         try:
             conn.sock.setblocking(True)
             conn.parser = http.get_parser(self.cfg, iter(()), conn.client)
@@ -208,13 +234,20 @@ class Worker(ThreadWorker):
             collector.note_read(size)
             conn.computed = time.thread_time() - computed_before
             conn.delayed = processors.delayed() - delayed_before
+            conn.refused = _answers.refused
         return False
 
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
         if of is not None:
-            now = time.monotonic()
-            self._take_up_in_turn(self.turns.end(of, now=now, computed=conn.computed, delayed=conn.delayed))
+            following = self.turns.end(
+                of,
+                now=time.monotonic(),
+                computed=conn.computed,
+                delayed=conn.delayed,
+                refused=conn.refused,
+            )
+            self._take_up_in_turn(following)
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
             return

@@ -104,6 +104,19 @@ class TestTurns:
         assert turns.end(ACME, now=0, computed=long) == []
         assert turns.seconds_of_rest(now=0) == pytest.approx(0.5)
 
+    @pytest.mark.parametrize(("delayed", "rests"), [(0.0, False), (1.0, True)])
+    def test_let_a_key_that_is_refused_rest_where_processors_are_full(
+        self, delayed: float, rests: bool
+    ) -> None:
+        turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
+        turns.note("", now=0)
+        assert [turns.begin(n, ACME, held=1, now=0) for n in range(100)] == [NOW] + [LATER] * 99
+        ended = 0
+        while turns.end(ACME, now=0, computed=1e-6, delayed=delayed, refused=True):
+            ended += 1
+        assert ended == 99 if not rests else ended < 10
+        assert (turns.seconds_of_rest(now=0) <= MAX_REST) is rests
+
     def test_charge_no_key_for_what_it_has_waited_for_a_processor(self) -> None:
         turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
         for n in range(200):

@@ -119,7 +119,7 @@ class TestALongPoll:
     def test_is_refused_again_without_another_look_until_one_may_find_something(
         self, asker: Asker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(offers, "POLL_SECONDS", 1.0)
+        monkeypatch.setattr(offers, "POLL_SECONDS", 6.0)
         looks, look = [], offers._take
         monkeypatch.setattr(offers, "_take", lambda *args: looks.append(1) or look(*args))
         monkeypatch.setattr(offers, "places", lambda: Waiting(0))
@@ -127,7 +127,7 @@ class TestALongPoll:
             with pytest.raises(Crowded):
                 asker.ask(wait_seconds=30.0).result(20)
         assert len(looks) == 1
-        time.sleep(1.0)
+        time.sleep(3.0)
         with pytest.raises(Crowded):
             asker.ask(wait_seconds=30.0).result(20)
         assert len(looks) == 2

@@ -60,17 +60,22 @@ def claim(
             heard = _wait(heard, seconds=left)
             if gone():
                 return []
-            rows = _take(tenant_id, job_types, capacity, worker)
+            if not _is_in_vain(tenant_id, job_types, heard):
+                rows = _take(tenant_id, job_types, capacity, worker)
+                if not rows:
+                    _note_in_vain(tenant_id, job_types, heard)
         return rows
     finally:
         places().leave(tenant_id)
 
 
 def _is_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> bool:
-    """Whether another look would find nothing, as one has just before, so that a worker without a place to wait in can
-    be refused for little. A look is good for as long as one that waits goes without."""
+    """Whether another look would find nothing, as one by this worker or another has just before: for half as long as
+    one that waits goes without a look. So looks of those who wait for the same are few, and a worker without a place to
+    wait in can be refused for little.
+    """
     looked_at, had_heard = _in_vain.get((tenant_id, tuple(job_types)), (0.0, -1))
-    return had_heard == heard and time.monotonic() - looked_at < POLL_SECONDS
+    return had_heard == heard and time.monotonic() - looked_at < POLL_SECONDS / 2
 
 
 def _note_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> None:
