@@ -4,10 +4,10 @@ Further calls of that key wait for one of its own to end, in the order in which 
 that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
 other keys; it has more of both while nobody else calls. While others call, a key may compute for a quarter of the time,
 and owes what it computes beyond that: one that owes much has its calls at work one at a time or so, and while it owes
-more its line rests. On full processors, where calls wait for one longer than they compute, it may compute for a twelfth
-of the time. Calls that compute little are not counted on free ones. A line is bounded, in requests and in bytes, and so
-are all lines together: a request beyond that is refused. Calls without a key are not
-counted: they are refused at once.
+more its line rests. On full processors, where calls wait for one longer than they compute, it may compute for a
+sixteenth of the time. Calls that compute little are not counted on free ones. A line is bounded, in requests and in
+bytes, and so are all lines together: a request beyond that is refused. Calls without a key are not counted: they are
+refused at once.
 """
 
 import heapq
@@ -26,7 +26,7 @@ ABOUT_SECONDS = 1.0
 #: Seconds that a key may compute in a second while others call.
 QUOTA = 0.25
 #: What a second costs at most, where processors are full; where they are free, it costs one.
-MAX_PRICE = 3.0
+MAX_PRICE = 4.0
 #: For how long what calls have waited for a processor is half of what that costs.
 HALF_LIFE_SECONDS = 2.0
 #: Seconds owed from which on a key is heavy, and above which its line rests; and no key owes more.

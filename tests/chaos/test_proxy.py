@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from chaos.stage.proxy import DYING_SECONDS, Proxies, Weather
+from chaos.stage.proxy import CHUNKS, DYING_SECONDS, Proxies, Weather
 from stage.waiting import wait_until
 
 CHUNK = 65_536
@@ -92,12 +92,20 @@ class TestALink:
                 connection.sendall(b"hello\n")
                 assert other.accept()[0].recv(100) == b"hello\n"
 
-    def test_passes_on_more_than_a_reader_takes_at_once(self, link):
-        count = 200
-        with connected(link[1]) as connection:
-            line = bytes(CHUNK) + b"\n"
-            threading.Thread(target=lambda: [connection.sendall(line) for _ in range(count)]).start()
-            time.sleep(0.5)
+    def test_passes_on_more_than_it_holds_back_at_once(self, link):
+        proxies, port = link
+        count, line = 8 * CHUNKS, bytes(CHUNK) + b"\n"
+        with connected(port) as connection:
+            assert asked(connection) == b"hello\n"
+            proxies.set("beat1", "echo", Weather(hole_up=True))
+            sent = []
+            sender = threading.Thread(
+                target=lambda: sent.extend(connection.sendall(line) for _ in range(count)), daemon=True
+            )
+            sender.start()
+            sender.join(0.5)
+            assert sender.is_alive(), "it holds back more than it may"
+            proxies.set("beat1", "echo", Weather())
             heard = 0
             while heard < count * len(line):
                 got = connection.recv(4 * CHUNK)
@@ -110,9 +118,9 @@ class TestALink:
         proxies.set("beat1", "echo", Weather(delay=0.05, jitter=0.05))
         lines = b"".join(b"%d\n" % n for n in range(200))
         with connected(port) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for n in range(200):
                 connection.sendall(b"%d\n" % n)
-                time.sleep(0.001)
             heard = b""
             while len(heard) < len(lines):
                 heard += connection.recv(CHUNK)

@@ -100,7 +100,7 @@ class TestTurns:
         for following in ([1], [2]):
             computed = 0.9 * SHORT_SECONDS
             assert turns.end(ACME, now=0, computed=computed) == following
-        long = (RESTS - 4 * computed + QUOTA / 2) / MAX_PRICE
+        long = (RESTS - 2 * (MAX_PRICE - 1) * computed + QUOTA / 2) / MAX_PRICE
         assert turns.end(ACME, now=0, computed=long) == []
         assert turns.seconds_of_rest(now=0) == pytest.approx(0.5)
 
