@@ -92,6 +92,7 @@ class Proxy:
         self._doom_some(connection)
 
     def forget(self, connection: "_Connection") -> None:
+        """It has ended."""
         self._connections.discard(connection)
 
     def _doom_some(self, connection: "_Connection") -> None:
@@ -132,8 +133,8 @@ class _Connection:
 class _End(asyncio.Protocol):
     """One end of a connection: passes on to the other what it reads. ``up``: the client's end.
 
-    A delay holds up each chunk for as long, and none the longer for others. What can be passed on at once is: a task
-    for each direction took four times as long, of processors that the cluster under test needs.
+    A delay holds up each chunk for as long, and none the longer for others. What need not wait is passed on at once,
+    without a task: with two a direction, links took twice as much of the processors that the cluster under test needs.
     """
 
     other: "_End"
@@ -243,14 +244,6 @@ def _reset(transport: asyncio.Transport) -> None:
     transport.abort()
 
 
-async def _connect(address: str | int, protocol: Callable[[], asyncio.Protocol]) -> None:
-    loop = asyncio.get_running_loop()
-    if isinstance(address, int):
-        await loop.create_connection(protocol, "127.0.0.1", address)
-    else:
-        await loop.create_unix_connection(protocol, address)
-
-
 class Proxies:
     """All links of a run, and the thread they live in. A context manager; ``add`` returns the link's port."""
 
@@ -278,14 +271,17 @@ class Proxies:
     def add(self, process: str, server: str, address: str | int) -> int:
         """A link from ``process`` to the server behind a Unix socket or a port, which need not be there yet."""
         self.point(server, address)
-        connect = partial(self._connect, server)
-        link = Proxy(f"{process}-{server}", connect, rng=self._rng)
+        link = Proxy(f"{process}-{server}", partial(self._connect, server), rng=self._rng)
         self._do(link.open())
         self.links[process, server] = link
         return link.port
 
     async def _connect(self, server: str, protocol: Callable[[], asyncio.Protocol]) -> None:
-        await _connect(self._servers[server], protocol)
+        loop, address = asyncio.get_running_loop(), self._servers[server]
+        if isinstance(address, int):
+            await loop.create_connection(protocol, "127.0.0.1", address)
+        else:
+            await loop.create_unix_connection(protocol, address)
 
     def point(self, server: str, address: str | int) -> None:
         """Let new connections over every link to ``server`` go to another socket or port."""

@@ -53,7 +53,8 @@ def check_json(
     _check(value, field, max_bytes, max_depth, quota)
     if max_bytes is None:
         return 0
-    size = len(orjson.dumps(value))
+    # orjson knows subclasses of all types but of float, such as numpy's.
+    size = len(orjson.dumps(value, default=float))
     if size > max_bytes:
         _refuse_size(field, max_bytes, quota)
     return size

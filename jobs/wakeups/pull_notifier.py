@@ -1,7 +1,7 @@
 """The pull notifier wakes every thread of a web process that waits for pull work, once dispatch has queued some.
 
 Each process subscribes once, when its first thread waits. Nothing depends on it: a waiting thread also looks by itself
-every ``POLL_SECONDS``.
+every ``POLL_SECONDS`` or so.
 """
 
 import os
@@ -10,7 +10,7 @@ from functools import cache
 
 from jobs.wakeups.listener import Listener
 
-#: A waiting request looks at least this often, with or without a notification.
+#: A waiting request looks this often, with or without a notification, unless another has just looked for the same.
 POLL_SECONDS = 2.0
 #: It looks at most this often: a busy tenant must not make all requests look at every dispatch.
 LOOK_SECONDS = 0.1

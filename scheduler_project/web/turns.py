@@ -27,13 +27,14 @@ ABOUT_SECONDS = 1.0
 QUOTA = 0.25
 #: What a second costs at most, where processors are full; where they are free, it costs one.
 MAX_PRICE = 4.0
-#: For how long what calls have waited for a processor is half of what that costs.
+#: After so long, what calls have computed and waited counts half as much for the price.
 HALF_LIFE_SECONDS = 2.0
 #: Seconds owed from which on a key is heavy, and above which its line rests; and no key owes more.
 HEAVY, RESTS, MAX_OWED = 0.3, 0.4, 0.65
 #: A call that computed for less costs nothing where processors are free.
 SHORT_SECONDS = 0.01
-#: Where they are full, one that is refused for want of room (429) costs so much more: its line would be refused, too.
+#: What a call that is refused for want of room (429) costs for each second by which the price is above one: the next of
+#: its line would be refused, too.
 REFUSED_SECONDS = 0.03
 #: Keys of which is remembered what they owe.
 MAX_REMEMBERED = 1024
@@ -176,7 +177,9 @@ class Turns(Generic[R]):
         return self._share.heavy if is_heavy else self._share.general
 
     def _price(self, computed: float, delayed: float, now: float) -> float:
-        """Of a second that was computed: as much more than one as calls of late have waited for a processor."""
+        """What a second of computing costs: one, and what calls of late have waited for a processor while they computed
+        one.
+        """
         fades = 0.5 ** ((now - self._as_of) / HALF_LIFE_SECONDS)
         self._computed = self._computed * fades + computed
         self._delayed, self._as_of = self._delayed * fades + delayed, now

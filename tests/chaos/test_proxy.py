@@ -126,7 +126,7 @@ class TestALink:
                 heard += connection.recv(CHUNK)
             assert heard == lines
 
-    def test_ends_when_either_side_ends(self, link):
+    def test_ends_with_its_caller(self, link):
         with connected(link[1]) as connection:
             assert asked(connection) == b"hello\n"
             connection.shutdown(socket.SHUT_WR)

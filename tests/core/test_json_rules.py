@@ -114,6 +114,12 @@ class TestCheckJson:
     def test_returns_the_bytes_it_takes(self):
         assert check_json({"é": [1, "x"]}, field="", max_bytes=100) == len('{"é":[1,"x"]}'.encode())
 
+    def test_measures_numbers_of_other_libraries(self) -> None:
+        class Numpys(float):
+            """As numpy.float64."""
+
+        assert check_json({"a": Numpys(1.5)}, field="", max_bytes=100) == len('{"a":1.5}')
+
     @pytest.mark.parametrize(
         ("value", "path"),
         [

@@ -79,6 +79,7 @@ def _is_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> bool:
 
 
 def _note_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> None:
+    # Without a subscription no look would be outdated by what is queued after it.
     the_pull_notifier().listen()
     if len(_in_vain) >= MAX_IN_VAIN:
         _in_vain.clear()
